@@ -1,0 +1,67 @@
+"""All randomness of shardtool: a counter hash, never a stateful generator.
+
+`mix64` is the finaliser of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
+OOPSLA 2014): a bijection of 64-bit numbers. Sort keys and streams are hashes of (seed, counter), so any part of
+them can be computed anywhere, in any order, by any process.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+GOLDEN = 0x9E3779B97F4A7C15
+_MASK = (1 << 64) - 1
+
+U64 = npt.NDArray[np.uint64]
+
+
+def mix64(value: int) -> int:
+    """The splitmix64 finaliser of one number; the result is in [0, 2**64)."""
+    z = value & _MASK
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & _MASK
+    return z ^ (z >> 31)
+
+
+def mix64_inplace(z: U64) -> U64:
+    """The same for every element of a uint64 array, overwriting it; returns the array."""
+    z ^= z >> np.uint64(30)
+    z *= np.uint64(0xBF58476D1CE4E5B9)
+    z ^= z >> np.uint64(27)
+    z *= np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    return z
+
+
+def sort_key(seed: int, i: int) -> int:
+    """Key of sample i: mix64(mix64(seed + G) + (i+1)*G). Samples by ascending key are the shuffled order.
+
+    The seed is hashed first: with mix64(seed + i) seed 1 would be seed 0 shifted by one sample, with
+    mix64(seed ^ i) it would be seed 0 with neighbours exchanged.
+    """
+    return mix64(mix64(seed + GOLDEN) + (i + 1) * GOLDEN)
+
+
+def sort_keys(seed: int, lo: int, hi: int) -> U64:
+    """Keys of samples lo..hi-1, uint64[hi-lo]."""
+    z = np.arange(lo + 1, hi + 1, dtype=np.uint64)
+    z *= np.uint64(GOLDEN)
+    z += np.uint64(mix64(seed + GOLDEN))
+    return mix64_inplace(z)
+
+
+def named_stream(seed: int, *names: str | int) -> int:
+    """A 64-bit seed for the stream with these names, e.g. named_stream(7, "shard order", epoch).
+
+    Streams with different names are independent; `seed + epoch` would make epoch 1 of seed 0 equal to epoch 0
+    of seed 1.
+    """
+    state = mix64(seed + GOLDEN)
+    for name in names:
+        data = name.encode() if isinstance(name, str) else name.to_bytes(8, "little", signed=name < 0)
+        tag = 1 if isinstance(name, str) else 2
+        state = mix64(state + tag * GOLDEN + len(data))
+        for at in range(0, len(data), 8):
+            state = mix64((state ^ int.from_bytes(data[at : at + 8], "little")) + GOLDEN)
+    return state

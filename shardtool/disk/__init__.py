@@ -1,0 +1,1 @@
+"""Floor 3: every byte that moves."""

@@ -1,0 +1,1 @@
+"""Index files of other loaders."""

@@ -1,0 +1,1 @@
+"""Floor 2: one file a real training loader. Pure."""
