@@ -1,4 +1,4 @@
-"""What a file's name says before it is opened: that it claims to be a shard, that it is none, which set it is of."""
+"""What a file's name says before it is opened: whether it claims to be a shard, and of which set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from ..base.errors import DataError, printable
 
-# '*.tar' '*.tar.*' '*.tgz' '*.tfrecord*' '*.tfrec*' '*.recordio*' '*-DDDDD-of-DDDDD*' 'part-DDDDD*' 'part-r-DDDDD*'
+# '*.tar' '*.tar.*' '*.tgz' '*.tfrecord*' '*.tfrec*' '*.recordio*' '*-DDDDD-of-DDDDD*'
+# 'part-DDDDD*', and Hadoop's 'part-r-DDDDD*'
 _CLAIM = re.compile(
     rb"\.tar(\Z|\.)|\.tgz\Z|\.tfrec|\.recordio|-[0-9]{5,}-of-[0-9]{5,}|\Apart-([a-z]-)?[0-9]{5,}", re.I
 )
@@ -19,8 +20,8 @@ _TFRECORD = re.compile(rb"\.tfrec|\.recordio", re.I)
 _JUNK_ENDINGS = (
     b".idx", b".index", b".tfindex", b".index.json",  # indexes
     b".crc", b".md5", b".sha1", b".sha256", b".sha512", b".asc", b".sig",  # checksums and signatures
-    b".tmp", b".temp", b".incomplete", b".part", b".partial", b".crdownload", b".aria2", b".swp", b"~",  # unfinished
-    b".bak", b".lock", b".log", b".dvc",
+    b".tmp", b".temp", b".incomplete", b".part", b".partial", b".crdownload", b".aria2",  # unfinished
+    b".swp", b"~", b".bak", b".lock", b".log", b".dvc",
 )  # fmt: skip
 _JUNK_NAMES = {
     b"_success", b"_metadata", b"_common_metadata",
@@ -32,16 +33,16 @@ _JUNK_FOLDERS = {b"__macosx", b"_temporary", b"lost+found"}
 
 # Text beside shards, such as `train-00000-of-00004.json`: no claim.
 _TEXT = (b".json", b".jsonl", b".txt", b".csv", b".tsv", b".md", b".html", b".xml", b".yaml", b".yml", b".py")
-# Not worth opening to see whether it is a shard, unless its name claims so: a folder may hold millions of these.
+# Not worth opening to see whether it is a shard, unless its name claims so: a folder may hold millions.
 _SAMPLES = (
-    *_TEXT, b".cls", b".jpg", b".jpeg", b".png", b".gif", b".webp", b".bmp", b".tif", b".tiff", b".ppm", b".pgm",
+    *_TEXT, b".cls", b".jpg", b".jpeg", b".png", b".gif", b".webp", b".bmp", b".tif", b".tiff", b".ppm",
     b".wav", b".flac", b".mp3", b".ogg", b".opus", b".m4a", b".mp4", b".mkv", b".webm", b".avi", b".mov",
     b".npy", b".npz", b".pt", b".pth", b".parquet", b".arrow", b".pdf", b".pyd",
 )  # fmt: skip
 
 
 def is_junk(name: bytes) -> bool:
-    """Whether a file with this base name is ignored in every folder: hidden, index, checksum, unfinished, ..."""
+    """Whether a file with this base name is ignored in a folder: hidden, index, checksum, unfinished, ..."""
     low = name.lower()
     return low in _JUNK_NAMES or low.startswith(_JUNK_STARTS) or low.endswith(_JUNK_ENDINGS)
 
@@ -90,9 +91,9 @@ class _Set:
 def check_sets(names: Iterable[bytes], allow_incomplete: bool, strict: bool) -> list[str]:
     """Check that every shard set among `names` (relative paths) is whole; returns warnings.
 
-    A set is all `X-00000-of-00010` of one folder with one X, what follows the total included. Raises DataError for
-    missing members and for two totals of one X; `allow_incomplete` makes a warning of both. A set numbered 1..N is
-    whole, with a warning (`strict`: DataError).
+    A set is all `X-00000-of-00010` of one folder with one X, what follows the total included. Raises
+    DataError for missing members and for two totals of one X; `allow_incomplete` makes a warning of both. A
+    set numbered 1..N is whole, with a warning (`strict`: DataError).
     """
     sets: dict[tuple[bytes, bytes], _Set] = {}
     for name in names:
@@ -108,7 +109,9 @@ def check_sets(names: Iterable[bytes], allow_incomplete: bool, strict: bool) -> 
     for key in sorted(sets):
         for what, why, tolerated in _faults(sets[key]):
             if strict if tolerated else not allow_incomplete:
-                remedy = "mend the set" if tolerated else "complete the set, name its files, or give --allow-incomplete"
+                remedy = "complete the set, or give --allow-incomplete"
+                if tolerated:
+                    remedy = "leave out --strict, or give the files numbers from 0"
                 raise DataError(what, why=why, remedy=remedy)
             warnings.append(f"{what} ({why})")
     return warnings
@@ -142,7 +145,8 @@ def _faults(one: _Set) -> Iterator[tuple[str, str, bool]]:
             yield f"the shard set {pattern} is numbered from 1", why, True
         if beyond:
             name = printable(one.member(beyond[0], digits, total))
-            yield f"the shard set {pattern} has a file beyond its total: {name}", "numbers end at total - 1", False
+            what = f"the shard set {pattern} has a file beyond its total: {name}"
+            yield what, "numbers end at total - 1", False
 
 
 def _first_missing(

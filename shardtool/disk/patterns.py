@@ -1,7 +1,7 @@
 """Brace patterns, globs and folder trees: from what a user writes to paths, all as bytes.
 
-Names are compared as UTF-8 with its errors escaped, whatever the locale says: `?` stands for one character of a
-name that is UTF-8, and for one byte of what is not.
+Names are compared as UTF-8 with its errors escaped, whatever the locale says: `?` stands for one character of
+a name that is UTF-8, and for one byte of what is not.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fnmatch
 import heapq
+import itertools
 import os
 import re
 import stat
@@ -35,20 +36,21 @@ def has_magic(text: bytes) -> bool:
 def braces(text: bytes) -> Iterator[bytes]:
     """Every member of a brace pattern, in the order written: 'a{0..2}' -> a0 a1 a2; lazily.
 
-    As in bash: lists `{a,b}`, ranges `{000..099}` (as wide as the wider end when one begins with 0), `{9..1..2}`,
-    `{a..e}`, nested; braces that hold neither comma nor range, or do not close, stand for themselves.
+    As in bash: lists `{a,b}`, ranges `{000..099}` (as wide as the wider end when one begins with 0),
+    `{9..1..2}`, `{a..e}`, nested; braces that hold neither comma nor range, or do not close, stand for
+    themselves.
     """
     group = _first_group(text)
     if group is None:
         yield text
         return
     start, stop, parts = group
-    for part in parts():
+    for part in parts:
         for rest in braces(text[stop:]):
             yield text[:start] + part + rest
 
 
-def _first_group(text: bytes) -> tuple[int, int, Callable[[], Iterator[bytes]]] | None:
+def _first_group(text: bytes) -> tuple[int, int, Iterator[bytes]] | None:
     """(start, stop, members) of the first brace group that is a list or a range."""
     start = text.find(b"{")
     while start >= 0:
@@ -56,17 +58,18 @@ def _first_group(text: bytes) -> tuple[int, int, Callable[[], Iterator[bytes]]] 
         inner = text[start + 1 : stop - 1]
         if stop and commas:
             cuts = [start, *commas, stop - 1]
-            parts = [text[a + 1 : b] for a, b in zip(cuts, cuts[1:], strict=False)]
-            return start, stop, lambda: (member for part in parts for member in braces(part))
+            parts = [text[a + 1 : b] for a, b in itertools.pairwise(cuts)]
+            return start, stop, (member for part in parts for member in braces(part))
         if stop and (_RANGE.fullmatch(inner) or _LETTERS.fullmatch(inner)):
-            return start, stop, lambda: _range(inner)
+            return start, stop, _range(inner)
         start = text.find(b"{", start + 1)
     return None
 
 
 def _close(text: bytes, start: int) -> tuple[list[int], int]:
-    """Positions of the commas directly inside the group at `start`, and the end behind its brace (0: none)."""
-    depth, commas = 0, []
+    """Positions of the commas directly inside the group at `start`, and the end of the group (0: none)."""
+    depth = 0
+    commas: list[int] = []
     for at in range(start, len(text)):
         byte = text[at : at + 1]
         if byte == b"{":
@@ -96,7 +99,7 @@ def _range(inner: bytes) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class Entry:
-    """Something in a folder that is no folder. kind: 'file', 'special' (device, FIFO, socket) or 'dangling'."""
+    """What a folder holds besides folders. kind: 'file', 'special' (device, FIFO, socket) or 'dangling'."""
 
     path: bytes
     kind: str
@@ -108,18 +111,21 @@ def join(folder: bytes, name: bytes) -> bytes:
     return folder + name if folder.endswith(b"/") else folder + b"/" + name
 
 
-def tree(root: bytes, skip: Callable[[bytes, bytes], bool], enter: Callable[[bytes, bool], None]) -> Iterator[Entry]:
+def tree(
+    root: bytes, skip: Callable[[bytes, bytes], bool], enter: Callable[[bytes, bool], None]
+) -> Iterator[Entry]:
     """All files below `root`; symbolic links are followed and no folder is entered twice.
 
     skip(folder, name)    called for every folder inside one; True: leave it out
     enter(folder, linked)  called for every folder that is entered
 
     Links to folders wait until all that can be reached without them is done, and then go by name: so a folder
-    inside the tree is always found under its own name, and the result does not depend on the file system's order.
+    inside the tree is always found under its own name, and the file system's order does not matter.
     Raises HostError for what cannot be read.
     """
-    seen = set()
-    stack, links = [(root, False)], []
+    seen: set[tuple[int, int]] = set()
+    stack = [(root, False)]
+    links: list[bytes] = []
     while stack or links:
         folder, linked = stack.pop() if stack else (heapq.heappop(links), True)
         with host(folder):
@@ -175,8 +181,8 @@ class host:
 def glob(pattern: bytes) -> list[bytes]:
     """Existing paths that match, sorted: `*` `?` `[a-z]` inside a name, `**` over any number of folders.
 
-    As in a shell, wildcards match no leading dot. With `**` only files match: the folders among them would give
-    the same files again.
+    As in a shell, wildcards match no leading dot. With `**` only files match: the folders among them would
+    give the same files again.
     """
     start = re.match(rb"/*", pattern)
     assert start

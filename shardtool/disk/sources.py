@@ -1,12 +1,13 @@
 """From SRC arguments to the ordered list of input files.
 
-An argument is a file, a folder, a glob, a brace pattern, `@list.txt` or a manifest of ours. The content of a file
-decides its format; its name decides whether it claims to be a shard. docs/sources.md has the rules for users.
+An argument is a file, a folder, a glob, a brace pattern, `@list.txt` or a manifest of ours. The content of a
+file decides its format; its name decides whether it claims to be a shard. docs/sources.md has the rules.
 """
 
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import re
@@ -135,14 +136,16 @@ class _Collected:
     manifests: set[bytes] = field(default_factory=set)
 
 
-def resolve(sources: Sequence[Source], options: SourceOptions | None = None, rules: Rules | None = None) -> Inputs:
+def resolve(
+    sources: Sequence[Source], options: SourceOptions | None = None, rules: Rules | None = None
+) -> Inputs:
     """The input files that `sources` name, in the order in which their samples are numbered.
 
     The order of `sources` and of the file system do not matter. Of `rules`, on_corrupt and verify decide what
     becomes of files that claim to be shards and are none.
 
-    Raises UsageError (no such file, the same file twice, not supported), DataError (no shard, an incomplete set),
-    HostError (unreadable).
+    Raises UsageError (no such file, the same file twice, not supported), DataError (no shard, an incomplete
+    set), HostError (unreadable).
     """
     options, rules = options or SourceOptions(), rules or Rules()
     _refuse_options(options)
@@ -150,11 +153,12 @@ def resolve(sources: Sequence[Source], options: SourceOptions | None = None, rul
         raise UsageError("no SRC given", remedy="name files, folders or patterns to read")
     collected = _Collected()
     for source in sources:
-        for path, origin in _expand(os.fsencode(source)):
-            _collect(path, origin, options, collected)
+        for named_path in _expand(os.fsencode(source)):
+            _collect(named_path, options, collected)
     base = _base(options.base, collected.anchors)
     findings = Findings()
-    named = sorted((_relative(base, one.path), one.path, one) for one in collected.files)
+    named = [(_relative(base, one.path), one.path, one) for one in collected.files]
+    named.sort(key=lambda triple: triple[:2])
     _refuse_twice(named)
     files, dropped = _decide([(name, one) for name, _, one in named], options, rules, collected, findings)
     for reason, path in sorted(collected.ignored, key=lambda pair: pair[1]):
@@ -163,14 +167,15 @@ def resolve(sources: Sequence[Source], options: SourceOptions | None = None, rul
     names = sorted([*dropped, *(one.name for one in files)])
     findings.warnings.extend(check_sets(names, options.allow_incomplete, options.strict))
     if not files:
-        raise DataError("SRC has no samples", why="; ".join([*findings.warnings, *findings.sentences()]) or None)
+        why = "; ".join([*findings.warnings, *findings.sentences()])
+        raise DataError("SRC has no samples", why=why or None)
     return Inputs(
         base, tuple(files), findings, tuple(sorted(collected.roots)), tuple(sorted(collected.folders)),
         tuple(sorted(collected.manifests)),
     )  # fmt: skip
 
 
-# -- what comes with a later release: each has its one place ------------------------------------------------------
+# -- what comes with a later release: each has its one place -------------------------------------------------
 
 
 def _refuse_options(options: SourceOptions) -> None:
@@ -221,11 +226,20 @@ def _later(option: str, what: str) -> UsageError:
     return UsageError(f"{option}: {what} are not supported yet", remedy="leave the option out")
 
 
-# -- arguments -> paths -------------------------------------------------------------------------------------------
+# -- arguments -> paths --------------------------------------------------------------------------------------
 
 
-def _expand(source: bytes) -> Iterator[tuple[bytes, str]]:
-    """(path, where it was written) for every path that one argument names."""
+@dataclass(frozen=True)
+class _Path:
+    """A path that an argument names. origin: where it was written; matched: a glob found it."""
+
+    path: bytes
+    origin: str
+    matched: bool = False
+
+
+def _expand(source: bytes) -> Iterator[_Path]:
+    """Every path that one argument names."""
     listed = source[1:]
     if source.startswith(b"@") and (os.path.lexists(listed) or not os.path.lexists(source)):
         for number, line in _lines(listed):
@@ -246,38 +260,40 @@ def _lines(path: bytes) -> Iterator[tuple[int, bytes]]:
         raise _unreachable(b"@" + path, error.__cause__, "") from None
 
 
-def _paths(source: bytes, where: str) -> Iterator[tuple[bytes, str]]:
+def _paths(source: bytes, origin: str) -> Iterator[_Path]:
     """A path that exists stands for itself, whatever characters it holds; else it is a pattern."""
     if _URL.match(source) or source.startswith(b"pipe:"):
         _refuse_url(source)
     if os.path.lexists(source):
-        yield source, where
+        yield _Path(source, origin)
     elif has_braces(source):
         for member in braces(source):
-            note = f"a member of {printable(source)}" + (f", {where}" if where else "")
+            note = f"a member of {printable(source)}" + (f", {origin}" if origin else "")
             if has_magic(member) and not os.path.lexists(member):
                 yield from _matches(member, note)
             else:
-                yield member, note
+                yield _Path(member, note)
     elif has_magic(source):
-        yield from _matches(source, where)
+        yield from _matches(source, origin)
     else:
-        yield source, where
+        yield _Path(source, origin)
 
 
-def _matches(pattern: bytes, where: str) -> Iterator[tuple[bytes, str]]:
+def _matches(pattern: bytes, origin: str) -> Iterator[_Path]:
     found = glob(pattern)
     if not found:
-        raise UsageError("no file matches", file=pattern, why=where or None, remedy="check the pattern")
+        raise UsageError("no file matches", file=pattern, why=origin or None, remedy="check the pattern")
     for path in found:
-        yield path, where
+        yield _Path(path, origin, matched=True)
 
 
-def _unreachable(path: bytes, error: BaseException | None, where: str) -> ShardtoolError:
+def _unreachable(path: bytes, error: BaseException | None, origin: str) -> ShardtoolError:
     code = error.errno if isinstance(error, OSError) else None
     if code not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EISDIR):
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        return HostError(f"cannot read: {reason}", file=path, remedy="mend that and run the same command again")
+        return HostError(
+            f"cannot read: {reason}", file=path, remedy="mend that and run the same command again"
+        )
     what = "no such file or folder"
     if os.path.islink(path):
         what = "this link points to nothing"
@@ -285,24 +301,30 @@ def _unreachable(path: bytes, error: BaseException | None, where: str) -> Shardt
         what = "this is a folder, no list"
     elif code == errno.ENAMETOOLONG:
         what = "no such file or folder (the name is too long)"
-    return UsageError(what, file=path, why=where or None, remedy="check the name and the current folder")
+    return UsageError(what, file=path, why=origin or None, remedy="check the name and the current folder")
 
 
-# -- paths -> files -----------------------------------------------------------------------------------------------
+# -- paths -> files ------------------------------------------------------------------------------------------
 
 
-def _collect(path: bytes, where: str, options: SourceOptions, into: _Collected) -> None:
+def _collect(named: _Path, options: SourceOptions, into: _Collected) -> None:
     """Put what one path stands for into `into`."""
+    path = named.path
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
-        raise _unreachable(path, error, where) from None
+        raise _unreachable(path, error, named.origin) from None
     absolute = _absolute(path)
     if stat.S_ISDIR(mode):
         _collect_folder(absolute, options, into)
+    elif named.matched and is_junk(os.path.basename(absolute)):
+        into.anchors.add(os.path.dirname(absolute))
+        into.ignored.append(("files", absolute))
     elif stat.S_ISREG(mode):
-        found, head = _examine(absolute, linked=os.path.islink(absolute), explicit=True)
-        shards = _manifest_shards(absolute, found.size) if found.unknown and head.lstrip()[:1] == b"{" else None
+        found = _examine(absolute, linked=os.path.islink(absolute), explicit=True)
+        shards = None
+        if found.unknown and found.unknown.lstrip()[:1] == b"{":
+            shards = _manifest_shards(absolute, found.size)
         if shards is None:
             into.files.append(found)
             into.anchors.add(os.path.dirname(absolute))
@@ -310,7 +332,7 @@ def _collect(path: bytes, where: str, options: SourceOptions, into: _Collected) 
             _collect_manifest(absolute, shards, into)
     else:
         raise UsageError(
-            "this is no regular file", file=path, why="shards are read by position, which a pipe or device cannot",
+            "this is no regular file", file=path, why="shards are read by position: no pipe, no device",
             remedy="write it to a file first",
         )  # fmt: skip
 
@@ -329,14 +351,16 @@ def _collect_manifest(path: bytes, shards: list[bytes], into: _Collected) -> Non
                 "a shard that the manifest lists is missing", file=shard, why=f"listed in {printable(path)}",
                 remedy="put the shard back, or name the shards themselves",
             )  # fmt: skip
-        found, _ = _examine(shard, linked=os.path.islink(shard), explicit=True)
-        into.files.append(found)
+        into.files.append(_examine(shard, linked=os.path.islink(shard), explicit=True))
 
 
 def _collect_folder(root: bytes, options: SourceOptions, into: _Collected) -> None:
     """The shards below a folder; all other files are ignored and counted."""
     into.anchors.add(root)
-    shards, others, junk = [], [], []
+    shards: list[_Found] = []
+    others: list[bytes] = []
+    junk: list[bytes] = []
+    wanted = (options.from_,) if options.from_ else ("tar", "tfrecord")
 
     def skip(folder: bytes, name: bytes) -> bool:
         if name == b".shardtool" or (name == b"index" and _is_output(folder)):
@@ -355,13 +379,13 @@ def _collect_folder(root: bytes, options: SourceOptions, into: _Collected) -> No
         name = os.path.basename(entry.path)
         claimed = claims(name)
         if entry.kind == "file" and not is_junk(name):
+            found = None
             if claimed or worth_opening(name):
-                found, _ = _examine(entry.path, linked=entry.linked, explicit=False)
-                if options.from_ in (None, found.format) or (found.claimed and not found.format):
-                    if found.claimed or found.format:
-                        shards.append(found)
-                        continue
-            others.append(entry.path)
+                found = _examine(entry.path, linked=entry.linked, explicit=False)
+            if found and (found.format in wanted or (claimed and not found.format)):
+                shards.append(found)
+            else:
+                others.append(entry.path)
         elif entry.kind == "file":
             junk.append(entry.path)
         elif entry.kind == "dangling" and claimed and not is_junk(name):
@@ -380,10 +404,12 @@ def _collect_folder(root: bytes, options: SourceOptions, into: _Collected) -> No
 def _no_shards(root: bytes, others: list[bytes], junk: list[bytes], options: SourceOptions) -> None:
     if others and options.from_ is None:
         _refuse_sample_folder(root, len(others), _relative(root, min(others)))
-    count = len(others) + len(junk)
-    example = f"{count:,} files are ignored, {printable(_relative(root, min(others + junk)))} the first" if count else None
+    ignored = sorted(_relative(root, path) for path in (*others, *junk))
+    why = "it is empty"
+    if ignored:
+        why = f"{len(ignored):,} files are ignored, {printable(ignored[0])} the first"
     wanted = f"{options.from_} " if options.from_ else ""
-    raise DataError(f"there is no {wanted}shard in this folder, so no samples", file=root, why=example)
+    raise DataError(f"there is no {wanted}shard in this folder, so no samples", file=root, why=why)
 
 
 def _is_output(folder: bytes) -> bool:
@@ -411,7 +437,7 @@ def _manifest_shards(path: bytes, size: int) -> list[bytes] | None:
         return None
 
 
-def _examine(path: bytes, *, linked: bool, explicit: bool) -> tuple[_Found, bytes]:
+def _examine(path: bytes, *, linked: bool, explicit: bool) -> _Found:
     """Open a file, read its head once, and say what it is."""
     with host(path):
         # Not to block on a FIFO that took the file's place since it was listed.
@@ -437,14 +463,18 @@ def _examine(path: bytes, *, linked: bool, explicit: bool) -> tuple[_Found, byte
             found.compression = None  # two bytes of a text can pass for a zlib header
         if not found.compression:
             found.unknown = head
-    return found, head
+    return found
 
 
-# -- what becomes of every file -----------------------------------------------------------------------------------
+# -- what becomes of every file ------------------------------------------------------------------------------
 
 
 def _decide(
-    named: list[tuple[bytes, _Found]], options: SourceOptions, rules: Rules, collected: _Collected, findings: Findings
+    named: list[tuple[bytes, _Found]],
+    options: SourceOptions,
+    rules: Rules,
+    collected: _Collected,
+    findings: Findings,
 ) -> tuple[list[Input], list[bytes]]:
     """(files to read, names of damaged files that are left out), both in order."""
     files: list[Input] = []
@@ -452,6 +482,9 @@ def _decide(
     siblings = _Siblings(named)
     for name, one in named:
         base = os.path.basename(name)
+        if one.format is None and one.explicit and is_junk(base) and len(named) > 1:
+            collected.ignored.append(("files", one.path))  # a side file caught by a pattern of the shell
+            continue
         if one.compression:
             _refuse_compressed(one)
         if options.from_ and one.format not in (None, options.from_):
@@ -460,9 +493,7 @@ def _decide(
                 remedy=f"leave out --from {options.from_}, or the file",
             )  # fmt: skip
         kind = one.format or options.from_ or format_of_name(base) or siblings.format(name)
-        if one.unknown is not None and one.explicit and is_junk(base) and len(named) > 1:
-            collected.ignored.append(("files", one.path))  # a side file caught by a pattern
-        elif one.unknown is not None and not _left_to_scan(one.unknown, kind, options, rules):
+        if one.unknown is not None and not _left_to_scan(one.unknown, kind, options, rules):
             error = _no_shard(one, kind)
             if rules.on_corrupt == "error":
                 raise error
@@ -484,7 +515,7 @@ def _decide(
 
 
 class _Siblings:
-    """The format of a file that does not say it: that of the others in its folder, else of all, if they agree."""
+    """The format of a file that does not say it: of the others in its folder, else of all, if they agree."""
 
     def __init__(self, named: Iterable[tuple[bytes, _Found]]) -> None:
         self._formats: dict[bytes, set[str]] = {}
@@ -512,19 +543,19 @@ def _left_to_scan(head: bytes, kind: str | None, options: SourceOptions, rules: 
 
 def _no_shard(one: _Found, kind: str | None) -> DataError:
     head = one.unknown or b""
-    why = None
-    if kind == "tfrecord" and sniff.what_is(head) is None:
-        why = "its first 12 bytes are no length with a right checksum: the file is corrupt, or of another format"
-    elif kind == "tar" and sniff.what_is(head) is None:
-        why = "its first 512 bytes are no header with a right checksum: the file is corrupt, or of another format"
-    claim = "it was named as a source" if one.explicit else "its name claims that it is a shard"
+    why = "it was named as a source" if one.explicit else "its name claims that it is a shard"
+    if sniff.what_is(head) is None and kind is not None:
+        expected = {"tar": "512 bytes are no header", "tfrecord": "12 bytes are no length"}[kind]
+        why = f"its first {expected} with a right checksum: corrupt, or another format"
+        if kind == "tfrecord":
+            why += " (--no-verify reads records whose lengths have wrong checksums)"
     return DataError(
-        sniff.not_a(_WORDS[kind], head), file=one.path, offset=0, why=why or claim,
+        sniff.not_a(_WORDS[kind], head), file=one.path, offset=0, why=why,
         remedy="fetch the file again, leave it out of SRC, or give --on-corrupt skip",
     )  # fmt: skip
 
 
-# -- names --------------------------------------------------------------------------------------------------------
+# -- names ---------------------------------------------------------------------------------------------------
 
 
 def _absolute(path: bytes) -> bytes:
@@ -564,22 +595,24 @@ def _relative(base: bytes, path: bytes) -> bytes:
 
 
 def _refuse_twice(named: list[tuple[bytes, bytes, _Found]]) -> None:
-    """The same file by two ways would give every sample twice. Hard links are two files with equal content."""
-    seen: dict[tuple[int, int], bytes] = {}
+    """The same file by two ways would give every sample twice. Hard links are two files of equal content."""
+    seen: dict[tuple[int, int], _Found] = {}
     for _, path, one in named:
-        other = seen.setdefault((one.device, one.inode), path)
-        if other is not path and os.path.realpath(other) == os.path.realpath(path):
+        first = seen.setdefault((one.device, one.inode), one)
+        other = first.path
+        if first is not one and os.path.realpath(other) == os.path.realpath(path):
             same = printable(path) if path == other else f"{printable(other)} and {printable(path)}"
             raise UsageError(
                 f"the same file is reached twice: {same}", why="each of its samples would be counted twice",
                 remedy="name it once, or remove the link",
             )  # fmt: skip
-    for (name, a, _), (following, b, _) in zip(named, named[1:], strict=False):
+    for (name, a, _), (following, b, _) in itertools.pairwise(named):
         if name == following:
-            raise UsageError(f"two files have one name: {printable(a)} and {printable(b)}", remedy="change --base")
+            both = f"{printable(a)} and {printable(b)}"
+            raise UsageError(f"two files have one name: {both}", remedy="give another --base")
 
 
-# -- beside the inputs --------------------------------------------------------------------------------------------
+# -- beside the inputs ---------------------------------------------------------------------------------------
 
 _SHARD_ENDING = re.compile(rb"\.(tar|tfrecords?|tfrec|recordio)\Z", re.I)
 
