@@ -1,7 +1,7 @@
 """The tar that shardtool writes: every byte of a header is a pure function of the member's name and size.
 
-POSIX.1-1988 ustar (IEEE Std 1003.1, "ustar Interchange Format"), with GNU's `././@LongLink` for a name that fits
-neither 100 bytes nor prefix + name, and base-256 sizes from 8 GiB on. All lengths are multiples of 512.
+POSIX.1-1988 ustar (IEEE Std 1003.1, "ustar Interchange Format"), with GNU's `././@LongLink` for a name that
+fits neither 100 bytes nor prefix + name, and base-256 sizes from 8 GiB on. All lengths are multiples of 512.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def pad512(size: I) -> I:
 
 
 def tar_file_bytes(content: I) -> I:
-    """Bytes of the file around `content` bytes of members: two zero blocks, then zeros to a multiple of 10,240."""
+    """Bytes of a file with `content` bytes of members: two zero blocks, zeros to a multiple of 10,240."""
     return (content + END_MARKER + RECORD - 1) // RECORD * RECORD
 
 
 def ustar_split(name: bytes) -> tuple[bytes, bytes] | None:
     """(prefix, name) as the header holds them, or None when only a long-name header can.
 
-    A name over 100 bytes is cut at the last '/' that leaves at most 155 bytes before it and 1 to 100 after it.
+    A name over 100 bytes is cut at the last '/' that leaves at most 155 bytes before it, 1 to 100 after it.
     """
     if len(name) <= NAME:
         return b"", name
@@ -69,7 +69,7 @@ def tar_head_bytes(names: Ragged) -> I64:
     """Header bytes of every member, int64[m]: 512, or 1,024 + pad512(length + 1) with a long-name header."""
     lengths = names.lengths()
     size = np.full(len(names), BLOCK, np.int64)
-    for i in np.flatnonzero(lengths > NAME):
+    for i in np.flatnonzero(lengths > NAME).tolist():
         if ustar_split(names[i]) is None:
             size[i] = 2 * BLOCK + pad512(int(lengths[i]) + 1)
     return size
@@ -92,11 +92,11 @@ def tar_heads(names: Ragged, sizes: I64) -> Ragged:
     else:
         blocks[:] = 0
         blocks[own] = _TEMPLATE
-    sums = np.full(len(names), _TEMPLATE_SUM, np.int64)  # [m]: kept up to date, to avoid summing 512 bytes each
+    sums = np.full(len(names), _TEMPLATE_SUM, np.int64)  # [m], kept up to date
 
     long = np.flatnonzero(lengths > NAME)
-    for i in long:
-        sums[i] += _put_long_name(blocks, int(first[i]) // BLOCK, int(own[i]), names[int(i)])
+    for i in long.tolist():
+        sums[i] += _put_long_name(blocks, int(first[i]) // BLOCK, int(own[i]), names[i])
     _put_names(blocks, own, names, lengths, sums)
     _put_sizes(blocks, own, sizes, sums)
     _put_checksums(blocks, own, sums)
@@ -110,8 +110,9 @@ def _check(names: Ragged, sizes: I64) -> None:
     if (names.lengths() == 0).any() or not data.all():
         i = next(i for i, name in enumerate(names) if not name or b"\0" in name)
         raise DataError(
-            "a tar member needs a name without NUL bytes", member=names[i], remedy="rename the sample or its field"
-        )
+            "a tar member needs a name without NUL bytes", member=names[i],
+            remedy="rename the sample or its field",
+        )  # fmt: skip
 
 
 def _put_names(blocks: U8, own: I64, names: Ragged, lengths: I64, sums: I64) -> None:

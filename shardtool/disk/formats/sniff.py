@@ -1,7 +1,7 @@
 """What a file is, judged by its first bytes; its name says only what it claims to be.
 
-Order for a caller: `looks_like_tfrecord` first (32 bits of checksum over the length leave no room for chance, and
-a plain TFRecord may begin with 1f 8b), then `looks_like_tar`, then `compression_of`.
+Order for a caller: `looks_like_tfrecord` first (32 bits of checksum over the length leave no room for chance,
+and a plain TFRecord may begin with 1f 8b), then `looks_like_tar`, then `compression_of`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COMPRESSIONS = (
 
 # (magic at the beginning, what it is)
 _MAGICS = (
-    # the hash that begins the fixed first 64 bytes of every Riegeli/records file; ArrayRecord is made of its chunks
+    # the hash at the head of every Riegeli/records file; ArrayRecord is made of Riegeli chunks
     (b"\x83\xaf\x70\xd1\x0d\x88\x4a\x3f", "a Riegeli or ArrayRecord file"),
     (b"version https://git-lfs", "a git-lfs pointer, not the file itself (run `git lfs pull`)"),
     (b"\x93NUMPY", "a NumPy .npy array"),
@@ -115,7 +115,7 @@ def what_is(head: bytes) -> str | None:
     text = head[:HEAD].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if text.startswith((b"<!doctype html", b"<html", b"<head", b"<body")):
         return "an HTML page"
-    if text.startswith(b"<?xml") or text.startswith(b"<error"):
+    if text.startswith((b"<?xml", b"<error")):
         return "an XML text (an error message of a store?)"
     if text.startswith((b"{", b"[")) and _TEXT.fullmatch(head):
         return "a JSON text"
@@ -123,7 +123,7 @@ def what_is(head: bytes) -> str | None:
 
 
 def first_words(head: bytes) -> str | None:
-    """Up to 60 printable ASCII bytes from the beginning, for a message; None when the file does not begin so."""
+    """Up to 60 printable ASCII bytes from the beginning, for a message; None when it does not begin so."""
     match = re.match(rb"[\x20-\x7e]{4,60}", head)
     return match[0].decode("ascii") if match else None
 

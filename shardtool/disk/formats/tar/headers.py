@@ -1,7 +1,7 @@
 """One tar header: its numbers, its checksum, its name, and the records of a pax extended header.
 
-Formats: Unix V7; POSIX.1-1988 ustar and POSIX.1-2001 pax (IEEE Std 1003.1, utility `pax`); GNU tar's old format
-(manual, "Basic Tar Format"). Everything raises `Malformed` with a reason; the caller knows the place.
+Formats: Unix V7; POSIX.1-1988 ustar and POSIX.1-2001 pax (IEEE Std 1003.1, utility `pax`); GNU tar's old
+format (manual, "Basic Tar Format"). Everything raises `Malformed` with a reason; the caller knows the place.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def until_nul(field: bytes) -> bytes:
 
 
 def pax_records(blob: bytes) -> list[tuple[bytes, bytes]]:
-    """(keyword, value) of every record `LENGTH KEYWORD=VALUE\\n`, in order (repeats matter for sparse maps)."""
+    """(keyword, value) of every record `LENGTH KEYWORD=VALUE\\n`, in order: sparse maps repeat keywords."""
     records, at = [], 0
     while at < len(blob) and blob[at : at + 1] != b"\0":
         match = _RECORD.match(blob, at)

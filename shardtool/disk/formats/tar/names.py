@@ -1,4 +1,4 @@
-"""From member names to keys and fields, by webdataset's rule, and the members that are no part of a sample."""
+"""From member names to keys and fields, by webdataset's rule; and the members that are part of no sample."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Sparse members: which stored bytes belong where.
 
-Stored runs follow each other without gaps behind the headers (and, in pax format 1.0, behind the map); what no run
-covers is zeros. Descriptions: GNU tar manual, "Storing Sparse Files".
+Stored runs follow each other without gaps behind the headers (and, in pax format 1.0, behind the map);
+what no run covers is zeros. Descriptions: GNU tar manual, "Storing Sparse Files".
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Pairs = list[tuple[int, int]]  # (place in the file, bytes)
 def old_gnu_map(block: bytes, at: int, read: Callable[[int], bytes]) -> tuple[Pairs, int, int]:
     """Map of an 'S' member: (pairs, logical size, where the stored bytes begin).
 
-    Four entries of 12 + 12 bytes at 386, "more" at 482, the logical size at 483; extension blocks of 21 entries
-    follow the header. `read(offset)` gives 512 bytes, `at` is the header's offset.
+    Four entries of 12 + 12 bytes at 386, "more" at 482, the logical size at 483; extension blocks of 21
+    entries follow the header. `read(offset)` gives 512 bytes, `at` is the header's offset.
     """
     pairs: Pairs = []
     size = number(block[483:495], "size of the sparse file")
