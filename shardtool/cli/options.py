@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,8 +12,14 @@ from ..report.console import Console
 
 Command = Callable[..., Any]
 
+if TYPE_CHECKING:
+    _IntType = click.ParamType[int]
+    _ListType = click.ParamType[tuple[str, ...]]
+else:  # not generic before click 8.4
+    _IntType = _ListType = click.ParamType
 
-class Size(click.ParamType):
+
+class Size(_IntType):
     """64M, 256MiB, 1.5GB"""
 
     name = "size"
@@ -30,7 +36,7 @@ class Size(click.ParamType):
             self.fail(f"{error.what}; {error.remedy}", param, ctx)
 
 
-class CommaList(click.ParamType):
+class CommaList(_ListType):
     """a,b,c"""
 
     name = "list"

@@ -105,6 +105,11 @@ class Journal:
                 found[receipt.shard] = receipt
         return found
 
+    def forget_receipts(self) -> None:
+        """Before another job begins."""
+        for entry in os.listdir(self._shards):
+            os.unlink(os.path.join(self._shards, entry))
+
     def _is_there(self, receipt: Receipt) -> bool:
         try:
             size = os.stat(os.path.join(self.out, receipt.name.encode())).st_size

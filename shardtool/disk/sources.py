@@ -6,21 +6,21 @@ file decides its format; its name decides whether it claims to be a shard. docs/
 
 from __future__ import annotations
 
-import errno
 import itertools
 import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ..base.errors import DataError, HostError, ShardtoolError, StateError, UsageError, printable
+from ..base.errors import DataError, StateError, UsageError, printable
 from ..layout.manifest import decode_name
 from ..layout.rules import Rules
+from .arguments import Path, expand, unreachable
 from .claims import check_sets, claims, format_of_name, is_junk, is_junk_folder, worth_opening
 from .formats import sniff
-from .patterns import braces, glob, has_braces, has_magic, host, join, tree
+from .patterns import host, join, tree
 from .scanned import Findings
 
 # Bytes of a file's head that decide its format: two tar blocks, for what stands behind a first header.
@@ -28,7 +28,6 @@ HEAD = 1024
 # Size up to which a JSON file is read: a shard set of 10^6 shards has a manifest of about 200 MB.
 MANIFEST_LIMIT = 1 << 30
 
-_URL = re.compile(rb"([a-zA-Z][a-zA-Z0-9+.-]*):(//)")
 _WORDS = {"tar": "a tar archive", "tfrecord": "a TFRecord file", None: "a shard"}
 _DAMAGED = {"tar": "archives_damaged", "tfrecord": "files_damaged", None: "files_damaged"}
 
@@ -53,7 +52,7 @@ class SourceOptions:
     strict: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Input:
     """One file to read.
 
@@ -106,7 +105,7 @@ class Inputs:
         return sum(one.size for one in self.files)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Found:
     """A file on its way to become an Input. `unknown`: the head of a file of no known format."""
 
@@ -153,16 +152,18 @@ def resolve(
         raise UsageError("no SRC given", remedy="name files, folders or patterns to read")
     collected = _Collected()
     for source in sources:
-        for named_path in _expand(os.fsencode(source)):
-            _collect(named_path, options, collected)
+        for path in expand(os.fsencode(source)):
+            _collect(path, options, collected)
+    if not collected.anchors:
+        raise UsageError("SRC names no file", why="the list is empty", remedy="name files or folders")
     base = _base(options.base, collected.anchors)
     findings = Findings()
     named = [(_relative(base, one.path), one.path, one) for one in collected.files]
     named.sort(key=lambda triple: triple[:2])
     _refuse_twice(named)
     files, dropped = _decide([(name, one) for name, _, one in named], options, rules, collected, findings)
-    for reason, path in sorted(collected.ignored, key=lambda pair: pair[1]):
-        findings.ignore(reason, _relative(base, path))
+    for reason, left in sorted(collected.ignored, key=lambda pair: pair[1]):
+        findings.ignore(reason, _relative(base, left))
     # What is damaged is not missing.
     names = sorted([*dropped, *(one.name for one in files)])
     findings.warnings.extend(check_sets(names, options.allow_incomplete, options.strict))
@@ -209,111 +210,20 @@ def _refuse_mixed(by_format: dict[str, bytes]) -> None:
     )
 
 
-def _refuse_url(source: bytes) -> None:
-    scheme = source.split(b":")[0].decode("ascii", "replace").lower()
-    copy = {
-        "s3": "`aws s3 cp --recursive URL DIR`, or mount the bucket with mountpoint-s3",
-        "gs": "`gcloud storage cp --recursive URL DIR`, or mount the bucket with gcsfuse",
-        "hf": "`hf download REPO --local-dir DIR` (--repo-type dataset), or mount it with hf-mount",
-        "http": "`curl -O URL`", "https": "`curl -O URL`", "file": "give the path without file://",
-    }.get(scheme, "copy it with rclone, or mount it with `rclone mount`")  # fmt: skip
-    raise UsageError(
-        f"{printable(source)}: local files only for now", remedy=f"{copy}; then name the local files"
-    )
-
-
 def _later(option: str, what: str) -> UsageError:
     return UsageError(f"{option}: {what} are not supported yet", remedy="leave the option out")
-
-
-# -- arguments -> paths --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Path:
-    """A path that an argument names. origin: where it was written; matched: a glob found it."""
-
-    path: bytes
-    origin: str
-    matched: bool = False
-
-
-def _expand(source: bytes) -> Iterator[_Path]:
-    """Every path that one argument names."""
-    listed = source[1:]
-    if source.startswith(b"@") and (os.path.lexists(listed) or not os.path.lexists(source)):
-        for number, line in _lines(listed):
-            yield from _paths(line, f"line {number} of {printable(listed)}")
-    else:
-        yield from _paths(source, "")
-
-
-def _lines(path: bytes) -> Iterator[tuple[int, bytes]]:
-    """Lines of a list with their numbers, without blank ones and comments."""
-    try:
-        with host(path), open(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                text = line.rstrip(b"\r\n")
-                if text.strip() and not text.startswith(b"#"):
-                    yield number, text
-    except HostError as error:
-        raise _unreachable(b"@" + path, error.__cause__, "") from None
-
-
-def _paths(source: bytes, origin: str) -> Iterator[_Path]:
-    """A path that exists stands for itself, whatever characters it holds; else it is a pattern."""
-    if _URL.match(source) or source.startswith(b"pipe:"):
-        _refuse_url(source)
-    if os.path.lexists(source):
-        yield _Path(source, origin)
-    elif has_braces(source):
-        for member in braces(source):
-            note = f"a member of {printable(source)}" + (f", {origin}" if origin else "")
-            if has_magic(member) and not os.path.lexists(member):
-                yield from _matches(member, note)
-            else:
-                yield _Path(member, note)
-    elif has_magic(source):
-        yield from _matches(source, origin)
-    else:
-        yield _Path(source, origin)
-
-
-def _matches(pattern: bytes, origin: str) -> Iterator[_Path]:
-    found = glob(pattern)
-    if not found:
-        raise UsageError("no file matches", file=pattern, why=origin or None, remedy="check the pattern")
-    for path in found:
-        yield _Path(path, origin, matched=True)
-
-
-def _unreachable(path: bytes, error: BaseException | None, origin: str) -> ShardtoolError:
-    code = error.errno if isinstance(error, OSError) else None
-    if code not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EISDIR):
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        return HostError(
-            f"cannot read: {reason}", file=path, remedy="mend that and run the same command again"
-        )
-    what = "no such file or folder"
-    if os.path.islink(path):
-        what = "this link points to nothing"
-    elif code == errno.EISDIR:
-        what = "this is a folder, no list"
-    elif code == errno.ENAMETOOLONG:
-        what = "no such file or folder (the name is too long)"
-    return UsageError(what, file=path, why=origin or None, remedy="check the name and the current folder")
 
 
 # -- paths -> files ------------------------------------------------------------------------------------------
 
 
-def _collect(named: _Path, options: SourceOptions, into: _Collected) -> None:
+def _collect(named: Path, options: SourceOptions, into: _Collected) -> None:
     """Put what one path stands for into `into`."""
     path = named.path
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
-        raise _unreachable(path, error, named.origin) from None
+        raise unreachable(path, error, named.origin) from None
     absolute = _absolute(path)
     if stat.S_ISDIR(mode):
         _collect_folder(absolute, options, into)
@@ -644,7 +554,10 @@ def check_apart(out: str | bytes, inputs: Inputs) -> None:
         if folder not in folders:
             folders[folder] = os.path.realpath(folder)
         # The link is input too: OUT may hold neither it nor what it points to.
-        for real in {join(folders[folder], name), os.path.realpath(one.path) if one.linked else b""}:
+        reals = {join(folders[folder], name)}
+        if one.linked:
+            reals.add(os.path.realpath(one.path))
+        for real in reals:
             if real == target or target.startswith(join(real, b"")):
                 raise _not_apart("OUT and an input file are the same", out, one.path)
             if real.startswith(inside_target):

@@ -93,7 +93,8 @@ def assemble(files: Sequence[Input], parts: Sequence[Scanned], rules: Rules) -> 
         Source(file.name, file.size, part.samples, file.format) for file, part in zip(files, parts, strict=True)
     )
     exts = tuple(sorted({ext for part in parts for ext in part.exts}))
-    classes, label = (), None
+    classes: tuple[bytes, ...] = ()
+    label = None
     if rules.label is not None:
         classes, label = _labels(parts)
     tar = any(part.first is not None for part in parts)

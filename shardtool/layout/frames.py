@@ -22,6 +22,7 @@ OCTAL_LIMIT = 1 << 33  # 8 GiB: the first size that 11 octal digits cannot hold
 NAME, PREFIX = 100, 155  # bytes
 _SIZE, _CHECKSUM, _PREFIX_AT = 124, 148, 345  # offsets in the header
 _LONG_LINK = b"././@LongLink"
+_BATCH = 2048  # headers made at a time: 1 MiB stays in the second-level cache
 
 I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
@@ -81,26 +82,37 @@ def tar_heads(names: Ragged, sizes: I64) -> Ragged:
     Raises DataError for an empty name or one with a NUL byte, ValueError for a negative size.
     """
     _check(names, sizes)
-    lengths = names.lengths()
-    head_bytes = tar_head_bytes(names)
     first = np.zeros(len(names) + 1, np.int64)  # [m+1]
-    np.cumsum(head_bytes, out=first[1:])
-    blocks = np.empty((int(first[-1]) // BLOCK, BLOCK), np.uint8)  # [all blocks, 512]
-    own = first[1:] // BLOCK - 1  # [m]: a member's own header is the last block of its head
+    np.cumsum(tar_head_bytes(names), out=first[1:])
+    block_first = first // BLOCK
+    blocks = np.empty((int(block_first[-1]), BLOCK), np.uint8)  # [all blocks, 512]
+    for lo in range(0, len(names), _BATCH):
+        hi = min(lo + _BATCH, len(names))
+        window = blocks[block_first[lo] : block_first[hi]]
+        _fill(window, block_first[lo : hi + 1] - block_first[lo], _window(names, lo, hi), sizes[lo:hi])
+    return Ragged(blocks.reshape(-1), first)
+
+
+def _window(names: Ragged, lo: int, hi: int) -> Ragged:
+    first = names.first[lo : hi + 1]
+    return Ragged(names.data[first[0] : first[-1]], first - first[0])
+
+
+def _fill(blocks: U8, first: I64, names: Ragged, sizes: I64) -> None:
+    """Heads of k members into `blocks` [b, 512]; member i's are the blocks first[i]:first[i+1]."""
+    own = first[1:] - 1  # [k]: a member's own header is the last block of its head
     if len(blocks) == len(names):
         blocks[:] = _TEMPLATE
     else:
         blocks[:] = 0
         blocks[own] = _TEMPLATE
-    sums = np.full(len(names), _TEMPLATE_SUM, np.int64)  # [m], kept up to date
-
-    long = np.flatnonzero(lengths > NAME)
-    for i in long.tolist():
-        sums[i] += _put_long_name(blocks, int(first[i]) // BLOCK, int(own[i]), names[i])
+    sums = np.full(len(names), _TEMPLATE_SUM, np.int64)  # [k], kept up to date
+    lengths = names.lengths()
+    for i in np.flatnonzero(lengths > NAME).tolist():
+        sums[i] += _put_long_name(blocks, int(first[i]), int(own[i]), names[i])
     _put_names(blocks, own, names, lengths, sums)
     _put_sizes(blocks, own, sizes, sums)
     _put_checksums(blocks, own, sums)
-    return Ragged(blocks.reshape(-1), first)
 
 
 def _check(names: Ragged, sizes: I64) -> None:
@@ -124,14 +136,13 @@ def _put_names(blocks: U8, own: I64, names: Ragged, lengths: I64, sums: I64) -> 
         short = np.arange(len(names))
     if not len(short):
         return
-    lo, hi = int(names.first[0]), int(names.first[-1])
-    data = names.data[lo:hi]
     # place of every name byte: start of its header + place in the name
-    start = own * BLOCK - (names.first[:-1] - lo)  # [short]
-    blocks.reshape(-1)[np.arange(hi - lo, dtype=np.int64) + np.repeat(start, lengths)] = data
-    total = np.zeros(hi - lo + 1, np.int64)
-    np.cumsum(data, out=total[1:])
-    sums[short] += np.diff(total[names.first - lo])
+    start = own * BLOCK - names.first[:-1]  # [short]
+    at = np.arange(len(names.data), dtype=np.int64) + np.repeat(start, lengths)
+    blocks.reshape(-1)[at] = names.data
+    total = np.zeros(len(names.data) + 1, np.int64)
+    np.cumsum(names.data, out=total[1:])
+    sums[short] += np.diff(total[names.first])
 
 
 def _put_sizes(blocks: U8, own: I64, sizes: I64, sums: I64) -> None:

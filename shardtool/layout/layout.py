@@ -107,6 +107,12 @@ def contents(end: Column, cuts: I64) -> I64:
     return np.diff(inner)
 
 
+def _frames_at(end: Column, positions: I64) -> I64:
+    """Bytes of the frames at these output positions."""
+    before = np.where(positions > 0, end.take(np.maximum(positions - 1, 0)), 0)
+    return end.take(positions) - before
+
+
 def shard_cuts(samples: int, shards: int) -> I64:
     """int64[N+1], floor(k*n/N)."""
     return floor_cut(samples, shards, np.arange(shards + 1, dtype=np.int64))
@@ -119,7 +125,8 @@ def choose_shards(
 
     end         int64 column: cumulative frame bytes by output position
     file_bytes  size of a shard file with so many bytes of frames
-    oversize    output positions of the samples that exceed the byte limit alone; it gives way for their shards
+    oversize    output positions of the samples that exceed the byte limit alone; it gives way for them: the
+                other samples of their shards must keep it without them
 
     Raises UsageError when the limits contradict each other; the message names the smallest N that satisfies all.
     """
@@ -159,8 +166,9 @@ def _broken(end: Column, shards: int, limits: Limits, file_bytes: FileBytes, ove
         return f"a shard would hold {most:,} samples, more than --shard-samples {limits.samples:,}"
     if limits.bytes is None:
         return None
-    sizes = file_bytes(contents(end, cuts))
-    sizes[np.searchsorted(cuts, oversize, side="right") - 1] = 0
+    held = contents(end, cuts)
+    np.subtract.at(held, np.searchsorted(cuts, oversize, side="right") - 1, _frames_at(end, oversize))
+    sizes = file_bytes(held)
     largest = int(sizes.max())
     if largest > limits.bytes:
         return f"a shard would have {show_size(largest)}, more than --shard-size {show_size(limits.bytes)}"
@@ -177,8 +185,9 @@ def _fewest(end: Column, limits: Limits, file_bytes: FileBytes, oversize: I64) -
     shards = 1
     if limits.samples is not None:
         shards = max(shards, -(-n // limits.samples))
-    if limits.bytes is not None and not len(oversize):
-        shards = max(shards, min(n, -(-int(end[n - 1 : n][0]) // limits.bytes)))
+    if limits.bytes is not None:
+        total = int(end[n - 1 : n][0]) - int(_frames_at(end, oversize).sum())
+        shards = max(shards, min(n, -(-total // limits.bytes)))
     tries = 0
     while shards < n and _broken(end, shards, limits, file_bytes, oversize):
         tries += 1

@@ -18,6 +18,8 @@ import numpy.typing as npt
 from ..base.errors import DataError
 from .index import Source
 
+Name = bytes  # below, `bytes` is also a field
+
 SCHEMA = 1
 
 
@@ -58,7 +60,7 @@ class Manifest:
     keys: Mapping[str, Any]
     fields: Mapping[str, Mapping[str, Any]]
     field_sets: Mapping[str, int] | None
-    classes: tuple[bytes, ...] | None
+    classes: tuple[Name, ...] | None
     labels: Mapping[str, Any] | None
     options: Mapping[str, Any]
     ignored: Mapping[str, int]
@@ -116,7 +118,7 @@ class Manifest:
         return dumps(facts)
 
     @classmethod
-    def from_json(cls, text: str, *, file: bytes | str = "manifest.json") -> Manifest:
+    def from_json(cls, text: str, *, file: Name | str = "manifest.json") -> Manifest:
         """Raises DataError for text that is no manifest, or one of a newer schema, naming file and field."""
         try:
             facts = json.loads(text)
