@@ -45,6 +45,7 @@ class _Scan:
         self.samples = Samples(name, rules)
         self.targets: dict[bytes, Target] | None = {} if keep_names else None
         self.believed = False  # the last damage cannot have hit members of the sample behind it
+        self.behind_marker = False  # the last damage was that something follows an end marker
         self.first_found = False  # the next sample is the first behind a damage
         self.mark: tuple[int, int] | None = None  # (parts, samples) when reading went on by search
 
@@ -178,9 +179,11 @@ class _Scan:
         note = f"{printable(self.name)}: {damage.error.what} (byte {offset:,})"
         if damage.after_marker and self.mark is not None:
             self._refuse()
+            self.believed = False
         else:
             self._judge(name if damage.known else None, certain=damage.after_marker)
-        self.believed = damage.known or damage.after_marker
+            self.believed = damage.known or damage.after_marker
+        self.behind_marker = damage.after_marker
         if self.rules.on_corrupt == "skip":
             note += "; the rest is dropped"
         self.findings.warnings.append(note)
@@ -216,7 +219,7 @@ class _Scan:
         )
         self.samples.finish()
         self.first_found = True
-        self.mark = (len(self.samples.offset), len(self.samples.first))
+        self.mark = None if self.behind_marker else (len(self.samples.offset), len(self.samples.first))
 
     def _first_behind(self, key: bytes) -> None:
         """The first sample behind a damage: its first members, or its true name, may be lost."""
@@ -226,13 +229,13 @@ class _Scan:
         self.samples.suspect = key
 
     def _refuse(self) -> None:
-        """An end marker with more behind it: what was found by search belongs to an archive in the archive."""
+        """An end marker with more behind it: what was found by search lay in an archive in the archive."""
         assert self.mark is not None
         count = len(self.samples.first) - self.mark[1]
         self.samples.truncate(*self.mark)
         self.findings.warnings.append(
-            f"{printable(self.name)}: {count:,} samples found by search not taken: they lay in an archive inside "
-            "of a damaged member"
+            f"{printable(self.name)}: {count:,} samples found by search not taken: they lay in an archive "
+            "inside of a damaged member"
         )
 
     # -- results ------------------------------------------------------------------------------------

@@ -93,10 +93,11 @@ class Samples:
 
     def _begin(self, key: bytes, offset: int) -> bool:
         """Another key than that of the member before."""
-        if self.cut and key in self.cut:
-            return False
         if self.last is not None:
             self.finish()
+        if self.cut and key in self.cut:
+            self.last, self._mine = None, []
+            return False
         if key not in self.keys:
             self.keys[key] = len(self.keys)
             self.first.append(len(self.offset))

@@ -46,15 +46,17 @@ class Header:
     block: bytes
 
 
-def decode(block: bytes) -> Header:
-    """The header in 512 bytes. Raises Malformed when the checksum or a number is wrong."""
-    if not checksum_right(block):
+def decode(block: bytes, checked: bool = False) -> Header:
+    """The header in 512 bytes. Raises Malformed for a wrong checksum (unless `checked`) or number."""
+    if not checked and not checksum_right(block):
         raise Malformed("the header checksum is wrong")
     kind = block[156:157]
     name = until_nul(block[:100])
     if block[257:263] == b"ustar\0" and block[345] and kind not in EXTENSIONS:
-        # GNU's old magic is "ustar  \0": there the bytes from 345 on hold times and a sparse map, no prefix
-        name = until_nul(block[345:500]) + b"/" + name
+        # GNU's old magic is "ustar  \0": there the bytes from 345 on hold times and a sparse map, no prefix;
+        # star ends its header with "tar\0" and has two times behind a shorter prefix
+        prefix = block[345:476] if block[508:] == b"tar\0" else block[345:500]
+        name = until_nul(prefix) + b"/" + name
     if kind == b"\0" and name.endswith(b"/"):
         kind = FOLDER  # V7 had no typeflag for folders
     return Header(name, number(block[124:136], "size"), kind, until_nul(block[157:257]), block)

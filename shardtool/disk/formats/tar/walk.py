@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import adler32
 
-import numpy as np
-
 from ....base.errors import DataError, printable
 from ....layout.frames import BLOCK, pad512
 from ....layout.rules import Rules
@@ -23,6 +21,8 @@ from ...blocks import Blocks
 from ..sniff import HEAD, checksum_right, not_a
 from . import headers, sparse
 from .headers import Header, Malformed
+from .names import split, strip_dot_slash
+from .search import first_nonzero, next_header
 
 FILE = 0  # payload is one run; extra None
 SPARSE = 1  # extra: runs; size is the logical size
@@ -111,6 +111,10 @@ class Walk:
         else:
             self._view = self.blocks.window(offset)
 
+    def _drop_window(self) -> None:
+        """Somebody else has moved the window of the file."""
+        self._view, self._lo = memoryview(b""), 0
+
     # -- members ------------------------------------------------------------------------------------
 
     def members(self) -> Generator[Event, None, None]:
@@ -154,20 +158,25 @@ class Walk:
         if not any(block):
             return (yield from self._zeros(pos))
         try:
-            header = headers.decode(block)
+            header = headers.decode(block, self._checked(block))
         except Malformed as why:
             return (yield from self._bad_header(pos, block, why))
         self.seen += 1
-        if len(self._sums) < 1 << 16:
-            self._sums[block[148:156]] = adler32(block) & 0xFFFF
         if header.kind in headers.EXTENSIONS:
             return (yield from self._extension(pos, header))
-        try:
-            return (yield from self._member(pos, header))
-        except Malformed as why:
-            error = self._error(f"damaged member: {why}", pos, header.name)
-            yield DAMAGE, header.name, pos, 0, 0, Damage(error)
-            return (yield from self._search(pos, pos + BLOCK + pad512(header.size)))
+        return (yield from self._member(pos, header))
+
+    def _checked(self, block: bytes) -> bool:
+        """Whether the sum of the block is known to be right; learns from blocks whose sum is."""
+        field, low = block[148:156], adler32(block) & 0xFFFF
+        if block.count(0) < 256:
+            return False
+        if self._sums.get(field) == low:
+            return True
+        right = checksum_right(block) and low - 1 - sum(field) + 8 * 32 == int(field.strip(b" \0"), 8)
+        if right and len(self._sums) < 1 << 16:
+            self._sums[field] = low
+        return right
 
     def _member(self, pos: int, header: Header) -> Steps:
         """A member with everything that extension headers say about it."""
@@ -187,28 +196,22 @@ class Walk:
             else:
                 yield OTHER, name, start, payload, 0, _WHY.get(kind, "special")
             return payload
-        runs = None
-        logical = size
-        if kind == headers.SPARSE:
-            pairs, logical, payload = sparse.old_gnu_map(header.block, pos, self._block)
-            runs = pairs
-        elif pax.get(b"GNU.sparse.major") == b"1" and pax.get(b"GNU.sparse.minor") == b"0":
+        runs, logical = None, size
+        if kind == headers.SPARSE or any(key.startswith(b"GNU.sparse.") for key, _ in records):
             name = pax.get(b"GNU.sparse.name") or name
-            runs, used = sparse.pax_map_1_0(payload, min(size, self.blocks.size - payload), self._block)
-            logical = headers.decimal(pax.get(b"GNU.sparse.realsize", b""), "GNU.sparse.realsize")
-            payload, size = payload + used, size - used
-        elif b"GNU.sparse.size" in pax:
-            name = pax.get(b"GNU.sparse.name") or name
-            runs = sparse.pax_map(records)
-            logical = headers.decimal(pax[b"GNU.sparse.size"], "GNU.sparse.size")
-        elif b"GNU.sparse.major" in pax:
-            raise Malformed("its sparse format is unknown")
+            try:
+                pairs, logical, payload, size = self._sparse(pos, header, pax, size, records)
+                if payload + size <= self.blocks.size:
+                    runs = sparse.runs_of(pairs, logical, size, payload)
+            except Malformed as why:
+                error = self._error(f"damaged sparse member: {why}", pos, name)
+                yield DAMAGE, name, pos, 0, 0, Damage(error, known=True)
+                return (yield from self._search(pos, pos + BLOCK + pad512(size)))
         if payload + size > self.blocks.size:
             return (yield from self._cut(pos, payload, size, name))
         self.end = min(payload + pad512(size), self.blocks.size)
         if runs is not None:
-            checked = sparse.runs_of(runs, logical, size, payload)
-            yield SPARSE, name, start, payload, logical, checked
+            yield SPARSE, name, start, payload, logical, runs
         elif kind in headers.REGULAR:
             yield FILE, name, start, payload, size, None
         else:
@@ -221,6 +224,24 @@ class Walk:
             yield DAMAGE, b"", self.blocks.size, 0, 0, Damage(error)
             return STOP
         return payload + pad512(size)
+
+    def _sparse(
+        self, pos: int, header: Header, pax: dict[bytes, bytes], size: int, records: list[tuple[bytes, bytes]]
+    ) -> tuple[sparse.Pairs, int, int, int]:
+        """(map, logical size, where the stored bytes begin, how many they are)."""
+        payload = pos + BLOCK
+        if header.kind == headers.SPARSE:
+            pairs, logical, payload = sparse.old_gnu_map(header.block, pos, self._block)
+            return pairs, logical, payload, size
+        version = pax.get(b"GNU.sparse.major", b"0"), pax.get(b"GNU.sparse.minor", b"0")
+        if version == (b"1", b"0"):
+            pairs, used = sparse.pax_map_1_0(payload, size, self._block)
+            logical = headers.decimal(pax.get(b"GNU.sparse.realsize", b""), "GNU.sparse.realsize")
+            return pairs, logical, payload + used, size - used
+        if version not in ((b"0", b"0"), (b"0", b"1")):
+            raise Malformed("its sparse format is unknown")
+        logical = headers.decimal(pax.get(b"GNU.sparse.size", b""), "GNU.sparse.size")
+        return sparse.pax_map(records), logical, payload, size
 
     def _block(self, offset: int) -> bytes:
         block = self._get(offset, BLOCK)
@@ -280,8 +301,9 @@ class Walk:
         """Less than a block is left, and there was no end marker."""
         if not any(rest):
             if self._start is not None:
+                name = self._lent_name()
                 error = self._error("truncated archive: it ends behind an extension header", pos)
-                yield DAMAGE, b"", pos, 0, 0, Damage(error)
+                yield DAMAGE, name, pos, 0, 0, Damage(error, known=bool(name))
                 return STOP
             self._no_marker(pos, "no end-of-archive marker")
             return STOP
@@ -294,22 +316,24 @@ class Walk:
             yield DAMAGE, b"", pos, 0, 0, Damage(error)
             return STOP
         whole = b"\0" in rest[:100] or len(rest) >= 100
-        name = headers.until_nul(rest[:100]) if whole else b""
+        name = self._lent_name() or (headers.until_nul(rest[:100]) if whole else b"")
         error = self._error(
             "truncated archive: it ends inside a header", pos, name or None,
             f"{len(rest)} of 512 bytes are there",
         )  # fmt: skip
-        yield DAMAGE, name, pos, 0, 0, Damage(error, known=whole and rest[156:157] in (b"", b"0", b"\0"))
+        yield DAMAGE, name, pos, 0, 0, Damage(error, known=self._believe(name, rest[156:157]))
         return STOP
 
     def _zeros(self, pos: int) -> Steps:
         """A zero block: half an end-of-archive marker."""
         self.end = pos
         if self._start is not None:
+            name = self._lent_name()
             error = self._error("damaged archive: zeros where an extension header wants its member", pos)
-            yield DAMAGE, b"", pos, 0, 0, Damage(error)
+            yield DAMAGE, name, pos, 0, 0, Damage(error, known=bool(name))
             return (yield from self._search(pos, pos))
-        behind = self._first_nonzero(pos)
+        behind = first_nonzero(self.blocks, pos)
+        self._drop_window()
         if behind < 0:
             if not self.seen:
                 self._warn("an archive of zero blocks only: 0 samples", pos)
@@ -333,17 +357,6 @@ class Walk:
         )  # fmt: skip
         yield DAMAGE, b"", behind, 0, 0, Damage(error, after_marker=True)
         return (yield from self._search(behind, behind))
-
-    def _first_nonzero(self, pos: int) -> int:
-        """Offset of the first byte from `pos` on that is not zero, or -1."""
-        while pos < self.blocks.size:
-            data = np.frombuffer(self.blocks.window(pos), np.uint8)
-            self._view, self._lo = memoryview(b""), 0  # the window has moved
-            hit = int(np.argmax(data != 0))
-            if data[hit]:
-                return pos + hit
-            pos += len(data)
-        return -1
 
     def _no_marker(self, pos: int, what: str) -> None:
         self._warn(f"{what} (byte {pos:,}); the archive may have been cut there", pos)
@@ -383,14 +396,13 @@ class Walk:
         if self._after_marker and self.rules.ignore_trailing:
             self._trailing(pos)
             return STOP
-        name = headers.until_nul(block[:100])
+        name = self._lent_name() or headers.until_nul(block[:100])
         if pos == 0 and block[257:262] != b"ustar":
             error = self._error(not_a("a tar archive", self._get(0, HEAD)), pos, why=str(why))
             name = b""
         else:
             error = self._error(f"damaged header: {why}", pos, name)
-        named = block[156:157] in (b"0", b"\0") and self._start is None and _plausible(name)
-        yield DAMAGE, name if named else b"", pos, 0, 0, Damage(error, known=named)
+        yield DAMAGE, name, pos, 0, 0, Damage(error, known=self._believe(name, block[156:157]))
         try:
             after = pos + BLOCK + pad512(headers.number(block[124:136], "size"))
         except Malformed:
@@ -399,6 +411,19 @@ class Walk:
             after = pos + BLOCK
         return (yield from self._search(pos, after))
 
+    def _lent_name(self) -> bytes:
+        """The name that extension headers give the member that must follow, or nothing."""
+        return dict(self._pax).get(b"path") or self._long_name or b""
+
+    def _believe(self, name: bytes, kind: bytes) -> bool:
+        """Whether this names a damaged member: lent by an intact header, or a sample's by its looks."""
+        if not name or name == self._lent_name():
+            return bool(name)
+        if kind not in (b"", b"0", b"\0") or b"PaxHeader" in name or self._start is not None:
+            return False
+        printing = all(byte >= 32 and byte != 127 for byte in name)
+        return printing and split(strip_dot_slash(name)) is not None
+
     def _may_begin(self, pos: int) -> bool:
         block = self._get(pos, BLOCK)
         return not any(block) or (len(block) == BLOCK and checksum_right(block))
@@ -406,31 +431,12 @@ class Walk:
     def _search(self, damaged: int, start: int) -> Steps:
         """The next block from `start` on that is a header with a right checksum."""
         self._forget()
-        found = self._next_header(start)
+        found = next_header(self.blocks, start)
+        self._drop_window()
         if found < 0:
             return STOP
         yield FOUND, b"", damaged, found, 0, None
         return found
 
-    def _next_header(self, pos: int) -> int:
-        while pos + BLOCK <= self.blocks.size:
-            data = np.frombuffer(self.blocks.window(pos), np.uint8)
-            self._view, self._lo = memoryview(b""), 0
-            rows = data[: len(data) // BLOCK * BLOCK].reshape(-1, BLOCK)  # [blocks, 512]
-            # cheap sieve: a checksum field holds octal digits, blanks and NULs, and not nothing
-            field = rows[:, 148:156]
-            digit = (field >= 48) & (field < 56)
-            likely = (digit | (field == 32) | (field == 0)).all(axis=1) & digit.any(axis=1)
-            for row in np.flatnonzero(likely).tolist():
-                if checksum_right(rows[row].tobytes()):
-                    return int(pos + row * BLOCK)
-            pos += len(rows) * BLOCK
-        return -1
-
 
 _WHY = {headers.SYMLINK: "symlinks", headers.FOLDER: "directories"}
-
-
-def _plausible(name: bytes) -> bool:
-    """Printable, and with an extension: worth to be believed although its checksum is wrong."""
-    return b"." in name and all(byte >= 32 and byte != 127 for byte in name)
