@@ -94,6 +94,7 @@ def repack(
     folder = os.path.abspath(os.fsencode(out))
     existed = os.path.isdir(folder)
     if existed and (finished := _finished(folder, inputs, options)):
+        _clear(folder)
         reporter.note("Nothing to do: the output is complete and newer than its input.")
         return Result(
             "nothing to do", finished, os.path.join(out, MANIFEST),
@@ -241,7 +242,7 @@ def _found(folder: bytes) -> state.Found:
 def _finished(folder: bytes, inputs: Inputs, options: RepackOptions) -> Manifest | None:
     """The manifest in OUT when it is that of this job, complete, and no input is newer."""
     manifest = read_manifest(folder)
-    if manifest is None or options.overwrite or os.path.exists(os.path.join(folder, FOLDER)):
+    if manifest is None or options.overwrite or Journal(folder).read_run() is not None:
         return None
     here = [(file.name, file.size) for file in inputs.files]
     there = [(source.name, source.bytes) for source in manifest.sources]
@@ -258,6 +259,14 @@ def _finished(folder: bytes, inputs: Inputs, options: RepackOptions) -> Manifest
                 remedy="write everything again with --overwrite",
             )  # fmt: skip
     return manifest
+
+
+def _clear(folder: bytes) -> None:
+    """Remove a work folder whose run ended just before it did so itself."""
+    journal = Journal(folder)
+    if os.path.isdir(journal.folder):
+        with journal.locked():
+            journal.remove()
 
 
 def _written_by(journal: dict[str, Any] | Any, manifest: Manifest | None) -> list[str]:

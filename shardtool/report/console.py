@@ -85,7 +85,7 @@ class Console(Reporter):
         # Not on a terminal: as wide as the content, so that nothing is cut or wrapped in a file or a pipe.
         rich = Rich(width=None if terminal else 10_000, highlight=False, soft_wrap=False)
         made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD if terminal else None,
-                     show_footer=footer is not None, pad_edge=False, padding=(0, 2, 0, 0))  # fmt: skip
+                     show_footer=footer is not None, show_header=any(columns), pad_edge=False, padding=(0, 2, 0, 0))  # fmt: skip
         for number, name in enumerate(columns):
             made.add_column(
                 name, justify="left" if number < left else "right", no_wrap=not terminal,
