@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +44,7 @@ class Ragged:
 
     def __iter__(self) -> Iterator[bytes]:
         blob, first = self.data.tobytes(), self.first.tolist()
-        for a, b in zip(first, first[1:], strict=False):
+        for a, b in pairwise(first):
             yield blob[a:b]
 
     def lengths(self) -> npt.NDArray[np.int64]:

@@ -6,6 +6,7 @@ fsync the folder. This module is the seam for stores other than a local disk.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterable
@@ -70,10 +71,8 @@ def read_small(path: bytes, most: int = 1 << 30) -> bytes:
 
 def remove(path: bytes) -> None:
     """Remove a file that may be gone already."""
-    try:
+    with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
-    except FileNotFoundError:
-        pass
 
 
 def remove_folder(path: bytes) -> None:

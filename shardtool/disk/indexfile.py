@@ -42,7 +42,7 @@ class IndexWriter:
         self._dtype = {name: np.dtype(dtype) for name, (dtype, _) in columns.items()}
         # The offsets stand in the header and the header's length decides them: reserve by the largest numbers.
         facts: dict[str, Any] = {"shard": shard, "exts": [encode_name(e) for e in exts]}
-        rows: list[list[Any]] = [[name, self._dtype[name].str, count, (1 << 62)] for name, (_, count) in columns.items()]
+        rows: list[list[Any]] = [[name, self._dtype[name].str, count, 1 << 62] for name, (_, count) in columns.items()]
         reserved = len(json.dumps({**facts, "columns": rows}, ensure_ascii=True, sort_keys=True))
         at = _align(16 + reserved)
         self._offset = {}

@@ -23,7 +23,7 @@ from .files import fsync_folder, publish, read_small, remove_folder
 
 FOLDER = b".shardtool"
 # A run that was just killed may need a moment until its workers are gone and the lock with them.
-PATIENCE = 5.0
+PATIENCE = 2.0
 
 
 class Journal:

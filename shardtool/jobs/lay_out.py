@@ -77,7 +77,7 @@ def lay_out(
             remedy=f"--memory {-(-cost.peak_ram_bytes >> 20)}MiB is the least for this input",
         )
     return LaidOut(
-        layout, output_keys, cost, tuple([*warnings, *more]), int(frames.max()), chunk, renamed
+        layout, output_keys, cost, (*warnings, *more), int(frames.max()), chunk, renamed
     )
 
 

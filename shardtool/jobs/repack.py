@@ -7,6 +7,7 @@ What happens when it is stopped anywhere, and what a rerun does, is in docs/cras
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Sequence
@@ -100,7 +101,7 @@ def repack(
             "nothing to do", finished, os.path.join(out, MANIFEST),
             seconds=time.monotonic() - started, warnings=tuple(reporter.warnings), inputs=inputs,
         )  # fmt: skip
-    _refuse_early(folder, options)
+    _refuse_early(folder, inputs, options)
     journal = Journal(folder)
     try:
         with journal.locked():
@@ -163,14 +164,13 @@ def _prepared(inputs: Inputs, options: RepackOptions, reporter: Reporter) -> tup
     return _Plan(scan, laid_out, names, options), seconds
 
 
-def _refuse_early(folder: bytes, options: RepackOptions) -> None:
-    """What needs no scan to be refused: a folder that is not ours and not empty."""
+def _refuse_early(folder: bytes, inputs: Inputs, options: RepackOptions) -> None:
+    """What needs no scan to be refused: a folder that is not ours and not empty, or the output of another job."""
     found = _found(folder)
-    if found.journal is None and found.manifest is None:
-        state.decide(found, {"options": {}, "version": VERSION}, overwrite=options.overwrite, out=folder)
-    elif found.journal is None and not options.overwrite:
-        job = {"options": options.public(), "version": VERSION}
-        state.decide(found, job, overwrite=False, out=folder)
+    if found.journal is None:
+        sources = [(file.name, file.size) for file in inputs.files]
+        job = {"options": options.public(), "version": VERSION, "sources": sources}
+        state.decide(found, job, overwrite=options.overwrite, out=folder)
 
 
 def _run(folder: bytes, inputs: Inputs, options: RepackOptions, journal: Journal, reporter: Reporter) -> Result:
@@ -233,7 +233,8 @@ def _found(folder: bytes) -> state.Found:
     facts = None
     if manifest is not None:
         facts = {
-            "options": manifest.options, "version": manifest.version, "public": manifest.source_fingerprint
+            "options": manifest.options, "version": manifest.version, "public": manifest.source_fingerprint,
+            "sources": [(source.name, source.bytes) for source in manifest.sources],
         }  # fmt: skip
     others = tuple(name for name in entries if name != FOLDER)[:3]
     return state.Found(Journal(folder).read_run(), facts, others)
@@ -331,17 +332,16 @@ def _finish_replacing(folder: bytes, journal: Journal) -> None:
 
 def _tidy(journal: Journal, *, remove_out: bool) -> None:
     """After an error: where no run had begun, take away what the lock needed."""
-    if journal.read_run() is None and os.path.isdir(journal.folder):
-        journal.remove()
+    if journal.read_run() is None:
+        if os.path.isdir(journal.folder):
+            journal.remove()
         if remove_out:
             _remove_empty(journal.out)
 
 
 def _remove_empty(folder: bytes) -> None:
-    try:
+    with contextlib.suppress(OSError):  # somebody else's files are in it, or it is not there
         os.rmdir(folder)
-    except OSError:
-        pass  # somebody else's files are in it, or it is not there
 
 
 # -- the copy -------------------------------------------------------------------------------------------------

@@ -76,7 +76,8 @@ def differences(there: Mapping[str, Any], job: Mapping[str, Any]) -> list[str]:
             words.append(f"--{key.replace('_', '-')} was {old.get(key)!r}, now it is {new.get(key)!r}")
     if "version" in there and there["version"] != job["version"]:
         words.append(f"it was written by shardtool {there['version']}, this is {job['version']}")
-    for key, text in (("public", "the input is another one"), ("private", "an input file was changed or replaced")):
+    another = "the input is another one"
+    for key, text in (("sources", another), ("public", another), ("private", "an input file was changed or replaced")):
         if key in there and key in job and there[key] != job[key]:
             words.append(text)
             break

@@ -130,7 +130,6 @@ def choose_shards(
 
     Raises UsageError when the limits contradict each other; the message names the smallest N that satisfies all.
     """
-    n = len(end)
     if limits.shards is not None:
         return _exactly(end, limits, file_bytes, oversize, strict)
     return _fewest(end, limits, file_bytes, oversize), []

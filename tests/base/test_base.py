@@ -60,7 +60,8 @@ def test_no_sizes(text):
 
 
 def test_shown_numbers():
-    assert [show_size(s) for s in (0, 1023, 1024, 10240, 1 << 30)] == ["0 B", "1023 B", "1.00 KiB", "10.0 KiB", "1.00 GiB"]
+    sizes = [show_size(s) for s in (0, 1023, 1024, 10240, 1 << 30)]
+    assert sizes == ["0 B", "1023 B", "1.00 KiB", "10.0 KiB", "1.00 GiB"]
     assert [show_seconds(s) for s in (0.5, 12, 200, 7500)] == ["0.50 s", "12.0 s", "3 min 20 s", "2 h 05 min"]
 
 
@@ -87,7 +88,8 @@ def test_glue_of_a_slice_of_a_larger_ragged():
 
 
 def test_streams_differ_by_name_order_and_type():
-    seeds = {named_stream(s, *names) for s in (0, 1) for names in ((), (0,), (1,), ("0",), ("a", "b"), ("ab",), ("b", "a"))}
+    names = ((), (0,), (1,), ("0",), ("a", "b"), ("ab",), ("b", "a"))
+    seeds = {named_stream(seed, *name) for seed in (0, 1) for name in names}
     assert len(seeds) == 14
 
 

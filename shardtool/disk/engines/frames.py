@@ -7,6 +7,7 @@ A framer is made for one shard. `plan` says which reads fill the buffer, `finish
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Protocol
 
 import crc32c
@@ -70,7 +71,7 @@ class TFRecordFramer:
 
     def _check_payloads(self, view: memoryview) -> None:
         places = self._place.tolist()
-        for k, (a, b) in enumerate(zip(places, places[1:], strict=False)):
+        for k, (a, b) in enumerate(pairwise(places)):
             if masked(view[a + HEAD : b - FOOT]) != int.from_bytes(view[b - FOOT : b], "little"):
                 raise self._damage("the payload checksum (CRC32C) of a record is wrong", k)
 
@@ -192,8 +193,7 @@ class TarFramer:
         for k, part in enumerate(parts.tolist()):
             yield heads[k]
             runs = index.sparse.get(part, ((0, int(payload[k]), int(size[k])),))
-            for piece in _payload(runs, int(size[k]), source, sources, view):
-                yield piece
+            yield from _payload(runs, int(size[k]), source, sources, view)
             yield bytes(-int(size[k]) % BLOCK)
 
 
