@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import filecmp
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from ..base.errors import StateError, UsageError, printable
 from ..base.reporting import Reporter
@@ -63,97 +64,105 @@ def check_names(manifest: Manifest, kinds: Sequence[str]) -> dict[str, list[str]
 
 
 def write_exports(
-    out: bytes,
-    work: bytes,
+    out: bytes, work: bytes, manifest: Manifest, kinds: Sequence[str], reporter: Reporter
+) -> dict[str, tuple[str, ...]]:
+    """Write and publish the files of these exports beside the manifest, replacing what has their names.
+
+    out   folder of the manifest (absolute)
+    work  folder for temporary files
+
+    Returns kind -> names below `out`. No file appears before all are complete.
+    """
+    staged = stage_exports(manifest, kinds, reporter, work=work, target=out, folder=out)
+    place(staged.files)
+    return staged.names
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Files that are complete and synced and only lack their names.
+
+    names  kind -> names below the folder they will be in
+    files  (temporary path, final path)
+    """
+
+    names: dict[str, tuple[str, ...]]
+    files: list[tuple[bytes, bytes]]
+
+
+def stage_exports(
     manifest: Manifest,
     kinds: Sequence[str],
     reporter: Reporter,
     *,
-    to: bytes | None = None,
-    replace: bool = True,
-) -> dict[str, tuple[str, ...]]:
-    """Write and publish the files of these exports; returns kind -> names below the folder they are in.
+    work: bytes,
+    target: bytes,
+    folder: bytes,
+    index_path: Callable[[Receipt], bytes] | None = None,
+) -> Staged:
+    """Write the files of these exports under temporary names in `work`.
 
-    out      folder of the manifest (absolute)
-    work     folder for temporary files
-    to       folder of the files (absolute), made when missing; None: `out`
-    replace  whether existing files of these names are replaced; else StateError for one that differs
-
-    No file appears before all are complete.
+    target      folder that they are for
+    folder      folder of the manifest
+    index_path  where the index of a shard is; None: where the manifest says
     """
-    target = out if to is None else to
-    way = _way(target, out)
     names = check_names(manifest, kinds)
-    staged: list[tuple[bytes, bytes]] = []
+    way = _way(target, folder)
+    files: list[tuple[bytes, bytes]] = []
+
+    def open_index(receipt: Receipt) -> ShardIndex:
+        path = index_path(receipt) if index_path else os.path.join(folder, os.fsencode(receipt.index))
+        return ShardIndex(path, receipt.name)
+
     reporter.stage("export", sum(map(len, names.values())), "files")
-    try:
-        for kind in kinds:
-            made = []
-            for name, temporary in _write(out, work, manifest, kind, way, reporter, len(staged)):
-                staged.append((temporary, os.path.join(target, os.fsencode(name))))
-                made.append(name)
-                reporter.advance(1)
-            if made != names[kind]:
-                raise AssertionError(f"the export {kind} announced {names[kind]} and wrote {made}")
-        if not replace:
-            _refuse_others(staged)
-        _place(staged)
-    finally:
-        reporter.finish()
-        for temporary, _ in staged:
-            if os.path.lexists(temporary):
-                os.unlink(temporary)
-    return {kind: tuple(files) for kind, files in names.items()}
+    for kind in kinds:
+        made = []
+        for name, pieces in EXPORTS[kind].files(manifest, open_index, reporter.warn, way):
+            temporary = os.path.join(work, b"export-%06d.tmp" % len(files))
+            _write(temporary, pieces)
+            files.append((temporary, os.path.join(target, os.fsencode(name))))
+            made.append(name)
+            reporter.advance(1)
+        if made != names[kind]:
+            raise AssertionError(f"the export {kind} announced {names[kind]} and wrote {made}")
+    reporter.finish()
+    return Staged({kind: tuple(found) for kind, found in names.items()}, files)
 
 
-def _way(target: bytes, out: bytes) -> str:
+def _way(target: bytes, folder: bytes) -> str:
     """What leads from the folder of an export to that of the manifest: '' or ending in '/'."""
-    way = os.fsdecode(os.path.relpath(os.path.realpath(out), os.path.realpath(target)))
+    way = os.fsdecode(os.path.relpath(os.path.realpath(folder), os.path.realpath(target)))
     return "" if way == "." else f"{way}/"
 
 
-def _write(
-    out: bytes, work: bytes, manifest: Manifest, kind: str, to_shards: str, reporter: Reporter, first: int
-) -> Iterator[tuple[str, bytes]]:
-    """Write one export's files under temporary names: (name, temporary name), synced."""
-
-    def open_index(receipt: Receipt) -> ShardIndex:
-        return ShardIndex(os.path.join(out, os.fsencode(receipt.index)), receipt.name)
-
-    files = EXPORTS[kind].files(manifest, open_index, reporter.warn, to_shards)
-    for number, (name, pieces) in enumerate(files, first):
-        temporary = os.path.join(work, b"export-%06d.tmp" % number)
-        fd = create(temporary)
-        try:
-            for piece in pieces:
-                write_all(fd, piece)
-            os.fsync(fd)
-        except BaseException:
-            os.unlink(temporary)
-            raise
-        finally:
-            os.close(fd)
-        yield name, temporary
+def _write(path: bytes, pieces: Iterable[bytes]) -> None:
+    fd = create(path)
+    try:
+        for piece in pieces:
+            write_all(fd, piece)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
-def _refuse_others(staged: list[tuple[bytes, bytes]]) -> None:
-    """StateError for a file that exists and is not what would be written."""
-    for temporary, final in staged:
+def refuse_others(files: Iterable[tuple[bytes, bytes]]) -> None:
+    """StateError for a final path where something else stands than what would be written."""
+    for temporary, final in files:
         if not os.path.lexists(final):
             continue
         if not os.path.isfile(final) or not filecmp.cmp(temporary, final, shallow=False):
             raise StateError(
                 "a file with the name of an index file exists, and its content is another", file=final,
-                remedy="move it away, give -o DIR for the index files, or replace it with --overwrite",
+                remedy="move it away, or replace it with --overwrite; --export with -o DIR writes elsewhere",
             )  # fmt: skip
 
 
-def _place(staged: list[tuple[bytes, bytes]]) -> None:
-    """Give complete files their names."""
-    folders = {os.path.dirname(final) for _, final in staged}
+def place(files: Sequence[tuple[bytes, bytes]]) -> None:
+    """Give complete files their names; makes folders that are missing."""
+    folders = sorted({os.path.dirname(final) for _, final in files})
     for folder in folders:
         os.makedirs(folder, exist_ok=True)
-    for temporary, final in staged:
+    for temporary, final in files:
         try:
             os.rename(temporary, final)
         except OSError as error:
