@@ -30,7 +30,7 @@ def first_descent(keys: U64) -> int | None:
     return int(down[0]) if len(down) else None
 
 
-def first_outside(numbers: npt.NDArray[np.integer], samples: int) -> int | None:  # type: ignore[type-arg]
+def first_outside(numbers: I64, samples: int) -> int | None:
     """The first i with numbers[i] not in 0..samples-1, or None."""
     out = np.flatnonzero((numbers < 0) | (numbers >= samples))
     return int(out[0]) if len(out) else None
