@@ -23,6 +23,9 @@ HEAD, FOOT = 12, 4
 FRAME = HEAD + FOOT
 
 WINDOW = 4 << 20
+# A longer record is nonsense with a right checksum, not one that a cut file ends in.
+IMPLAUSIBLE = 1 << 40
+
 _LENGTH = struct.Struct("<Q")
 
 
@@ -115,8 +118,9 @@ class _Walk:
         if self.rules.verify and masked(head[:8]) != int.from_bytes(head[8:], "little"):
             return self._damaged_length(at)
         if length > left - FRAME:
-            if length > self.file.size:
-                return self._cut(at, f"the length {length:,} exceeds the file ({self.file.size:,} bytes)", lost=True)
+            if length > IMPLAUSIBLE:
+                why = f"the length {length:,} exceeds the file ({self.file.size:,} bytes)"
+                return self._lost_from(at, "the length of a record exceeds the file", why)
             return self._cut(at, f"the record needs {length + FRAME:,} bytes, the file ends after {left:,}")
         keep = not self.check_payload or self._large_payload_right(at, length)
         if keep:
@@ -162,9 +166,7 @@ class _Walk:
         head = bytes(self.file.peek(at, HEAD))
         return crc32c.crc32c(head[:8]) == int.from_bytes(head[8:], "little")
 
-    def _cut(self, at: int, why: str, *, lost: bool = False) -> int:
-        if lost:
-            return self._lost_from(at, "the length of a record exceeds the file", why)
+    def _cut(self, at: int, why: str) -> int:
         if self.rules.on_corrupt == "error":
             raise self._error("the file is truncated inside a record", at, why)
         self._drop(1)
