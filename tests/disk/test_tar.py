@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from shardtool.base.errors import DataError
 from shardtool.base.ragged import Ragged
+from shardtool.disk.blocks import Blocks
 from shardtool.disk.formats import tar
+from shardtool.disk.formats.tar.walk import DAMAGE, FILE, Walk
 from shardtool.layout.frames import tar_file_bytes, tar_heads
 from shardtool.layout.rules import Rules
-from tests.disk.tarmaker import END, damaged, head, long_name, member, padded, pax, records
+from tests.disk.tarmaker import END, damaged, head, long_name, member, padded, pax, records, sealed
 
 
 @pytest.fixture
@@ -791,3 +793,57 @@ def test_wids_reads_ours(tmp_path):
     (tmp_path / "t.tar").write_bytes(ours(short))
     index = wids_tar.MMIndexedTar(str(tmp_path / "t.tar"))
     assert [(name.encode(), bytes(data)) for name, data in index] == short
+
+
+# -- windows and the fast path -----------------------------------------------------------------------
+
+
+SIZES = [[0, 1, 511] * 400, [100_000, 3, 262_144, 700_000, 512, 0, 261_632] * 3, [5_000_000, 1]]
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_members_around_the_edges_of_windows(scan, sizes):
+    members = [(b"%06d.bin" % i, bytes([i % 256]) * size) for i, size in enumerate(sizes)]
+    data = ours(members)
+    read = scan(data)
+    assert read.samples == [(name[:6], {b"bin": payload}) for name, payload in members]
+    at = read.scanned.offset.tolist()
+    assert at == [i.offset for i in tarfile.open(fileobj=io.BytesIO(data))]
+    if len(sizes) < 100:
+        # a cut anywhere inside of the last member is seen, too
+        refused(lambda: scan(data[: at[-1] + 100]), "truncated")
+
+
+def events(path, data):
+    path.write_bytes(data)
+    with Blocks(bytes(path), b"t.tar", 1 << 12) as blocks:
+        walk = Walk(blocks, Rules(on_corrupt="skip"))
+        for kind, name, offset, payload, size, extra in walk.members():
+            yield kind, name, offset, payload, size, extra if kind != DAMAGE else str(extra.error.what)
+            if kind == DAMAGE:
+                return
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.dictionaries(st.integers(0, 511), st.integers(0, 255), max_size=3))
+def test_the_fast_path_sees_what_the_slow_path_sees(tmp_path_factory, changes):
+    """The first header with a checksum takes the slow path, the same again the fast one, if it is plain."""
+    block = bytearray(head(b"k.jpg", 3))
+    for at, value in changes.items():
+        block[at] = value
+    one = sealed(block) + padded(b"abc")
+    path = tmp_path_factory.getbasetemp() / "w.tar"
+    alone = list(events(path, one + END))
+    twice = list(events(path, one + one + END))
+    assert twice[: len(alone)] == alone
+    if [event[0] for event in alone] == [FILE]:
+        kind, name, offset, payload, size, extra = alone[0]
+        assert twice[1:] == [(kind, name, offset + len(one), payload + len(one), size, extra)]
+
+
+@pytest.mark.parametrize("at", range(0, 512, 3))
+def test_the_fast_path_sees_every_flip(scan, at):
+    data = archive(*((b"%d.bin" % i, b"abc") for i in (10, 11, 12, 20, 21, 30)))
+    # 30.bin has the checksum of 12.bin and 21.bin: it is known, so that an intact header takes the fast path
+    error = refused(lambda: scan(damaged(data, 5 * 1024 + at)))
+    assert error.offset == 5 * 1024

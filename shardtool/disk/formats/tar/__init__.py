@@ -200,12 +200,17 @@ class _Scan:
             else:
                 key = parts[0]
                 samples.cut_sample(key)
+        if samples.collect and not certain:
+            self.findings.warnings.append(
+                f"{printable(self.name)}: samples are collected over the whole archive, so that any may have had "
+                "more fields behind the damage"
+            )
         last = samples.last
-        if last is None:
+        if last is None or samples.collect:
             return
         if samples.looks_cut():
             samples.cut_sample(last)
-        elif key is None and not certain and not samples.collect:
+        elif key is None and not certain:
             self.findings.warnings.append(
                 f"{printable(self.name)}: sample {printable(last)} is kept; it is the last before the damage "
                 "and may have had more fields"

@@ -7,8 +7,9 @@ import re
 _DOT_SLASH = re.compile(rb"(?:\./+)+")
 _META = re.compile(rb"__[^/]*__(?:/|\Z)")
 
-# (key, extension) of names that need no closer look: no component is empty, begins with '.' or '_'.
-PLAIN = re.compile(rb"((?:[^/._][^/]*/)*[^/._][^/.]*)\.([^/]*)")
+# (key, extension) of names that need no closer look: behind any './' no component is empty or begins with
+# '.' or '_'.
+PLAIN = re.compile(rb"(?:\./+)*((?:[^/._][^/]*/)*[^/._][^/.]*)\.([^/]*)")
 
 
 def strip_dot_slash(name: bytes) -> bytes:
