@@ -833,12 +833,11 @@ def test_the_fast_path_sees_what_the_slow_path_sees(tmp_path_factory, changes):
         block[at] = value
     one = sealed(block) + padded(b"abc")
     path = tmp_path_factory.getbasetemp() / "w.tar"
-    alone = list(events(path, one + END))
-    twice = list(events(path, one + one + END))
-    assert twice[: len(alone)] == alone
-    if [event[0] for event in alone] == [FILE]:
+    alone = list(events(path, one + END + bytes(len(one))))
+    if [event[0] for event in alone] == [FILE] and 0 < alone[0][4] <= 512:
         kind, name, offset, payload, size, extra = alone[0]
-        assert twice[1:] == [(kind, name, offset + len(one), payload + len(one), size, extra)]
+        again = (kind, name, offset + len(one), payload + len(one), size, extra)
+        assert list(events(path, one + one + END)) == [*alone, again]
 
 
 @pytest.mark.parametrize("at", range(0, 512, 3))
