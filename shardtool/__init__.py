@@ -9,21 +9,17 @@ from typing import TYPE_CHECKING
 from .version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from .base.errors import (
-        DataError,
-        FindingError,
-        HostError,
-        ShardtoolError,
-        StateError,
-        UsageError,
-    )
+    from .base.errors import DataError, FindingError, HostError, ShardtoolError, StateError, UsageError
     from .base.reporting import Reporter
     from .disk.indexfile import ShardIndex
     from .disk.sources import SourceOptions
+    from .jobs.inspect import Inspected, InspectOptions, inspect
     from .jobs.lay_out import LaidOut, lay_out
+    from .jobs.manifest import ManifestOptions, ManifestResult, add_exports, write_manifest
     from .jobs.options import RepackOptions
     from .jobs.repack import Result, repack
     from .jobs.scan import Scan, scan
+    from .jobs.verify import Report, VerifyOptions, verify
     from .layout.index import Index
     from .layout.layout import Layout, Limits
     from .layout.manifest import Manifest, Receipt
@@ -36,13 +32,18 @@ _EXPORTS = {
     "FindingError": "base.errors",
     "HostError": "base.errors",
     "Index": "layout.index",
+    "InspectOptions": "jobs.inspect",
+    "Inspected": "jobs.inspect",
     "LaidOut": "jobs.lay_out",
     "Layout": "layout.layout",
     "Limits": "layout.layout",
     "Manifest": "layout.manifest",
+    "ManifestOptions": "jobs.manifest",
+    "ManifestResult": "jobs.manifest",
     "Order": "layout.order",
     "Receipt": "layout.manifest",
     "RepackOptions": "jobs.options",
+    "Report": "jobs.verify",
     "Reporter": "base.reporting",
     "Result": "jobs.repack",
     "Rules": "layout.rules",
@@ -52,9 +53,14 @@ _EXPORTS = {
     "SourceOptions": "disk.sources",
     "StateError": "base.errors",
     "UsageError": "base.errors",
+    "VerifyOptions": "jobs.verify",
+    "add_exports": "jobs.manifest",
+    "inspect": "jobs.inspect",
     "lay_out": "jobs.lay_out",
     "repack": "jobs.repack",
     "scan": "jobs.scan",
+    "verify": "jobs.verify",
+    "write_manifest": "jobs.manifest",
 }
 
 __all__ = [
@@ -62,13 +68,18 @@ __all__ = [
     "FindingError",
     "HostError",
     "Index",
+    "InspectOptions",
+    "Inspected",
     "LaidOut",
     "Layout",
     "Limits",
     "Manifest",
+    "ManifestOptions",
+    "ManifestResult",
     "Order",
     "Receipt",
     "RepackOptions",
+    "Report",
     "Reporter",
     "Result",
     "Rules",
@@ -78,10 +89,15 @@ __all__ = [
     "SourceOptions",
     "StateError",
     "UsageError",
+    "VerifyOptions",
     "__version__",
+    "add_exports",
+    "inspect",
     "lay_out",
     "repack",
     "scan",
+    "verify",
+    "write_manifest",
 ]
 
 if not TYPE_CHECKING:  # a type checker that saw this function would accept any name
