@@ -15,7 +15,8 @@ from shardtool.base.errors import DataError
 from shardtool.base.ragged import Ragged
 from shardtool.disk.blocks import Blocks
 from shardtool.disk.formats import tar
-from shardtool.disk.formats.tar.walk import DAMAGE, FILE, Walk
+from shardtool.disk.formats.tar.events import DAMAGE, FILE
+from shardtool.disk.formats.tar.walk import Walk
 from shardtool.layout.frames import tar_file_bytes, tar_heads
 from shardtool.layout.rules import Rules
 from tests.disk.tarmaker import END, damaged, head, long_name, member, padded, pax, records, sealed
@@ -563,11 +564,39 @@ def test_a_zeroed_sector(scan):
     assert scan(data, on_corrupt="resync").keys == [b"0", b"3"]
 
 
-def test_a_sample_with_fewer_fields_may_be_whole(scan):
-    data = archive((b"a.jpg", b""), (b"a.cls", b""), (b"b.jpg", b""), (b"c.jpg", b""), (b"c.cls", b"")) + b"?"
-    read = scan(damaged(data, 3 * 512 + 300), on_corrupt="skip")
-    # the archive's samples differ in their fields already? no: so b is taken for cut
-    assert read.keys == [b"a"] and read.found.dropped["samples"] == 2
+def test_samples_beside_a_damage_are_judged_by_the_others(scan):
+    """The hit header is overwritten, so nobody can tell which sample it was of."""
+    blot = b"\xaa" * 512
+    # the first sample of the archive lost its cls: those that come later show it
+    data = THREE[:1024] + blot + THREE[1536:]
+    assert scan(data, on_corrupt="resync").keys == [b"2", b"3"]  # 1 is the first that is found
+    # by skip nothing comes later: kept, with a warning
+    read = scan(data, on_corrupt="skip")
+    assert read.samples == [(b"0", {b"jpg": b"0jpg"})] and "sample 0 is kept" in read.said
+    # unless a field is required
+    read = scan(data, on_corrupt="skip", require=(b"jpg", b"cls"))
+    assert read.samples == [] and read.found.dropped["samples"] == 1
+    # all others have two fields: this one lost one
+    data = THREE[: 3 * 1024] + blot + THREE[3 * 1024 + 512 :]
+    read = scan(data, on_corrupt="skip")
+    assert read.keys == [b"0"] and read.found.dropped["samples"] == 1 and "is kept" not in read.said
+    # here they have one or two: who knows
+    data = archive((b"x.cls", b""))[:-1024] + data
+    read = scan(data, on_corrupt="skip")
+    assert read.keys == [b"x", b"0", b"1"] and "sample 1 is kept" in read.said
+    # a damage between samples leaves nothing to say
+    data = THREE[: 4 * 1024] + blot + THREE[4 * 1024 + 512 :]
+    read = scan(data, on_corrupt="skip")
+    assert read.keys == [b"0", b"1"] and "samples" not in read.found.dropped and "is kept" not in read.said
+
+
+def test_sparse_parts_move_along_when_a_sample_is_dropped(scan):
+    hole = head(b"s.bin", 515, kind=b"S", magic=b"ustar  \0",
+                at_386=octal(1000, 512, 3512, 3), at_483=octal(3515))  # fmt: skip
+    hole += padded(b"x" * 512 + b"end")
+    data = member(b"a.jpg", b"") + b"\xaa" * 512 + THREE[:-1024] + member(b"s.cls", b"S") + hole + END
+    read = scan(data, on_corrupt="resync", require=(b"cls",))
+    assert read.samples == [*WHOLE[1:], (b"s", {b"cls": b"S", b"bin": HOLES})]
 
 
 INNER = archive((b"in.jpg", b"I"), (b"in.cls", b"9"), (b"in2.jpg", b"J"))

@@ -9,9 +9,10 @@ from ....layout.index import Runs
 from ....layout.rules import Rules
 from ...blocks import Blocks
 from ...scanned import Findings, Scanned
+from .events import DAMAGE, FILE, FOUND, LINK, OTHER, SPARSE, Damage
 from .group import Columns, Samples
 from .names import PLAIN, ignored_as, split, strip_dot_slash, unsafe
-from .walk import DAMAGE, FILE, FOUND, LINK, OTHER, SPARSE, WINDOW, Damage, Walk
+from .walk import WINDOW, Walk
 
 __all__ = ["scan"]
 
@@ -58,6 +59,7 @@ class _Scan:
             walk = Walk(blocks, self.rules)
             self._read(walk)
             self.samples.finish()
+            self._settle()
             columns = self.samples.columns()
             self.findings.warnings.extend(walk.warnings)
             self._sum_up()
@@ -181,39 +183,35 @@ class _Scan:
             self._refuse()
             self.believed = False
         else:
-            self._judge(name if damage.known else None, certain=damage.after_marker)
+            self._judge(name if damage.known else None)
             self.believed = damage.known or damage.after_marker
         self.behind_marker = damage.after_marker
         if self.rules.on_corrupt == "skip":
             note += "; the rest is dropped"
         self.findings.warnings.append(note)
 
-    def _judge(self, name: bytes | None, certain: bool) -> None:
-        """Is the sample that ended at the damage whole? `name`: the damaged member, if known; `certain`: the
-        damage lies behind an end marker, where no member is missed."""
-        samples, key = self.samples, None
+    def _judge(self, name: bytes | None) -> None:
+        """Which samples did the damage hit? `name`: the damaged member, if known."""
+        samples = self.samples
         if name is not None:
             name = strip_dot_slash(name)
             parts = split(name)
             if parts is None or ignored_as(name):
-                certain = True  # the lost member belonged to no sample
-            else:
-                key = parts[0]
-                samples.cut_sample(key)
-        if samples.collect and not certain:
+                return  # the lost member belonged to no sample
+            samples.cut_sample(parts[0])
+        if samples.last is not None:
+            samples.doubt(samples.last)
+        if samples.collect:
             self.findings.warnings.append(
                 f"{printable(self.name)}: samples are collected over the whole archive, so that any may have had "
                 "more fields behind the damage"
             )
-        last = samples.last
-        if last is None or samples.collect:
-            return
-        if samples.looks_cut():
-            samples.cut_sample(last)
-        elif key is None and not certain:
+
+    def _settle(self) -> None:
+        for key in self.samples.settle():
             self.findings.warnings.append(
-                f"{printable(self.name)}: sample {printable(last)} is kept; it is the last before the damage "
-                "and may have had more fields"
+                f"{printable(self.name)}: sample {printable(key)} is kept; it stands beside the damage and may "
+                "have had more fields"
             )
 
     def _found(self, damaged: int, found: int, size: int) -> None:
@@ -231,7 +229,7 @@ class _Scan:
         self.first_found = False
         if key == self.samples.last or not self.believed:
             self.samples.cut_sample(key)
-        self.samples.suspect = key
+        self.samples.doubt(key)
 
     def _refuse(self) -> None:
         """An end marker with more behind it: what was found by search lay in an archive in the archive."""

@@ -46,7 +46,8 @@ class Samples:
         self.dropped = 0
         self.repeated: list[bytes] = []  # members that gave way to another of the same name
         self.repeats = 0
-        self.suspect: bytes | None = None  # key of the first sample behind a damage
+        self.doubtful: dict[bytes, list[int]] = {}  # samples beside a damage -> their fields
+        self._rejected: set[bytes] = set()  # those of them that lost a member
         self._shape: list[int] | None = None  # fields of the finished samples, while they are all alike
         self._uniform = True
         self.last: bytes | None = None  # key of the sample that is being read
@@ -171,8 +172,8 @@ class Samples:
         """The sample that is being read has all its members (when not collecting)."""
         if self.last is None or self.collect:
             return
-        if self.suspect is not None and self.suspect == self.last and self.looks_cut():
-            self.cut_sample(self.last)
+        if self.last in self.doubtful:
+            self.doubtful[self.last] = self._mine  # no model for others, and judged at the end
             return
         if self._shape is None:
             self._shape = self._mine
@@ -219,9 +220,30 @@ class Samples:
         self._places = {place: part for place, part in self._places.items() if part < parts}
         self.last, self._mine = None, []
 
-    def looks_cut(self) -> bool:
-        """Whether the sample that was read last lacks a field that all others of the archive have."""
-        return self._uniform and self._shape is not None and set(self._mine) < set(self._shape)
+    def doubt(self, key: bytes) -> None:
+        """This sample stands beside a damage and may have lost a member."""
+        if not self.collect:
+            self.doubtful.setdefault(key, [])
+
+    def settle(self) -> list[bytes]:
+        """Judge the doubtful samples by the others; returns those that cannot be judged.
+
+        When all others have the same fields, or some fields are required, a doubtful sample without one of them
+        has lost it and is dropped.
+        """
+        open_ones = []
+        required = {self.codes[name] for name in self.rules.require}
+        model = set(self._shape) if self._uniform and self._shape is not None else None
+        for key, codes in self.doubtful.items():
+            if key in self.cut or key not in self.keys:
+                continue
+            mine = set(codes)
+            if not mine >= required or (model is not None and mine < model):
+                self._rejected.add(key)
+                self.dropped += 1
+            elif model is None or mine != model:
+                open_ones.append(key)
+        return open_ones
 
     # -- all of it ----------------------------------------------------------------------------------
 
@@ -232,17 +254,20 @@ class Samples:
         keys, sparse = list(self.keys), self.sparse
         if self.collect:
             owner = np.array(self.owner, np.int64)  # [parts]
-            lost = np.array([key in self.cut for key in keys], bool)  # [samples]
-            kept = np.flatnonzero((owner >= 0) & ~lost[owner])
-            order = kept[np.argsort(owner[kept], kind="stable")]
-            counts = np.bincount(owner[order], minlength=len(keys))[~lost]
-            keys = [key for key in keys if key not in self.cut]
-            first = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-            offset, head, size, ext = offset[order], head[order], size[order], ext[order]
-            if sparse:
-                sparse = {new: sparse[old] for new, old in enumerate(order.tolist()) if old in sparse}
+            gone = self.cut
         else:
             first = np.array([*self.first, len(offset)], np.int64)
+            owner = np.repeat(np.arange(len(keys)), np.diff(first))
+            gone = self._rejected
+        if self.collect or gone:
+            lost = np.array([key in gone for key in keys], bool)  # [samples]
+            kept = np.flatnonzero((owner >= 0) & ~lost[owner])
+            order = kept[np.argsort(owner[kept], kind="stable")]  # [parts that stay], by sample
+            counts = np.bincount(owner[order], minlength=len(keys))[~lost]
+            keys = [key for key in keys if key not in gone]
+            first = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+            offset, head, size, ext = offset[order], head[order], size[order], ext[order]
+            sparse = {new: sparse[old] for new, old in enumerate(order.tolist()) if old in sparse}
         used = np.unique(ext)
         names = list(self.codes)
         exts = sorted(names[code] for code in used.tolist())

@@ -1,17 +1,9 @@
-"""From the bytes of an archive to its members, one event at a time.
-
-An event is a tuple (kind, name, offset, payload, size, extra): `offset` is where the member's frame begins
-(extension headers included), `payload` where its stored bytes begin, both in the file; `extra` depends on
-kind. Tuples instead of objects: an archive has millions of members, and a dataclass each would cost more than
-the rest.
-"""
+"""From the bytes of an archive to its members, one event at a time."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Generator
-from dataclasses import dataclass
-from typing import Any
 from zlib import adler32
 
 from ....base.errors import DataError, printable
@@ -20,20 +12,13 @@ from ....layout.rules import Rules
 from ...blocks import Blocks
 from ..sniff import HEAD, checksum_right, not_a
 from . import headers, sparse
+from .events import DAMAGE, FILE, FOUND, LINK, OTHER, SPARSE, Damage, Event
 from .headers import Header, Malformed
 from .names import split, strip_dot_slash
 from .search import first_nonzero, next_header
 
-FILE = 0  # payload is one run; extra None
-SPARSE = 1  # extra: runs; size is the logical size
-LINK = 2  # hard link; extra: name of its target
-OTHER = 3  # no content; extra: why it is ignored, a word of Findings
-DAMAGE = 4  # extra: Damage; going on searches for the next valid header
-FOUND = 5  # reading goes on at `payload`, found by search
-
-Event = tuple[int, bytes, int, int, int, Any]
-Steps = Generator[Event, None, int]  # returns where the next header is, or STOP
 STOP = -1
+Steps = Generator[Event, None, int]  # returns where the next header is, or STOP
 
 WINDOW = 1 << 18  # bytes read at a time
 GLANCE = 1 << 12  # bytes read behind a member that is larger than the window
@@ -46,21 +31,6 @@ _REMEDY = (
     "get the file again; or --on-corrupt skip keeps the samples before the damage, "
     "--on-corrupt resync also those behind it"
 )
-
-
-@dataclass(frozen=True)
-class Damage:
-    """What is wrong, and what it hits.
-
-    error         ready to be raised
-    known         the event holds the damaged member's name; else the damage may have taken any member's
-                  header, or one that lends the next member its name
-    after_marker  it lies behind an end-of-archive marker
-    """
-
-    error: DataError
-    known: bool = False
-    after_marker: bool = False
 
 
 class Walk:
@@ -148,6 +118,8 @@ class Walk:
                     pos = after
                     continue
             pos = yield from self._odd(pos, block)
+            if pos < self._lo:
+                self._drop_window()
             view, lo = self._view, self._lo
             simple = self._start is None and not self._globals
 
