@@ -642,6 +642,12 @@ def test_a_huge_extension_header_is_not_read(scan, kind):
     refused(lambda: scan(TWO[:2048] + head(b"x", 1 << 20, kind=kind) + TWO[2048:]), "truncated")
 
 
+@pytest.mark.parametrize("kind", [b"x", b"g", b"L"])
+def test_many_extension_headers_for_one_member_are_not_kept(scan, kind):
+    one = member(b"x", records((b"path", b"p" * 60_000)), kind=kind)
+    refused(lambda: scan(one * 20 + TWO), "extension header", "1,080,")
+
+
 @pytest.mark.parametrize("size", [10**6, 1 << 62, (1 << 87)])
 def test_a_size_that_exceeds_the_file(scan, size):
     field = b"\x80" + size.to_bytes(11, "big")

@@ -26,6 +26,7 @@ LONGEST_EXTENSION = 1 << 20  # bytes of one extension header: names and maps, ne
 
 _NO_PREFIX = bytes(BLOCK - 345)
 _PLAIN_FILE = b"0" + bytes(100)  # typeflag, and no link
+_KEPT = (b"path", b"linkpath", b"size", b"GNU.sparse.")  # pax keywords, by their beginnings
 _OCTAL = re.compile(rb"[0-7]{11}[\0 ]")
 _REMEDY = (
     "get the file again; or --on-corrupt skip keeps the samples before the damage, "
@@ -59,6 +60,7 @@ class Walk:
         self._long_name: bytes | None = None
         self._long_link: bytes | None = None
         self._pax: list[tuple[bytes, bytes]] = []
+        self._extended = 0  # bytes of all extension headers of one member
 
     # -- bytes --------------------------------------------------------------------------------------
 
@@ -225,9 +227,10 @@ class Walk:
         """A header that says something about the next member, or about all that follow."""
         payload = pos + BLOCK
         after = payload + pad512(header.size)
-        if header.size > LONGEST_EXTENSION:
+        self._extended += header.size
+        if self._extended > LONGEST_EXTENSION:
             error = self._error(
-                f"damaged archive: an extension header of {header.size:,} bytes", pos, header.name,
+                f"damaged archive: an extension header of {self._extended:,} bytes", pos, header.name,
                 f"names and maps need far less; more than {LONGEST_EXTENSION:,} bytes are not read",
             )  # fmt: skip
             yield DAMAGE, b"", pos, 0, 0, Damage(error)
@@ -255,7 +258,8 @@ class Walk:
             else:
                 self._long_link = text
             return
-        records = headers.pax_records(blob)
+        # others, like times, say nothing about content, and kept for all members they could fill the memory
+        records = [(key, value) for key, value in headers.pax_records(blob) if key.startswith(_KEPT)]
         for key, value in records:
             if key in (b"path", b"linkpath", b"GNU.sparse.name") and b"\0" in value:
                 raise Malformed("a name with a NUL byte")
