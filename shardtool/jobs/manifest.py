@@ -6,6 +6,7 @@ exports, the manifest last. What it replaces of an earlier run is removed in bet
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ from ..disk.sourceindex import source_columns, write_source_index
 from ..disk.sources import Input, Inputs, SourceOptions, resolve
 from ..layout.index import Index
 from ..layout.keys import KEEP, NONE, first_repeated
-from ..layout.manifest import Manifest, Receipt
+from ..layout.manifest import Manifest, Receipt, dumps
 from ..layout.order import SOURCE
 from ..layout.rules import Rules
 from ..version import VERSION
@@ -39,6 +40,8 @@ from .scan import Scan, scan_inputs
 from .summary import field_sets, fields_of, labels_of, source_fingerprint, tfrecord_fields_sample
 
 MANIFEST = "manifest.json"
+# In the work folder: what is about to be removed and to appear.
+PLACING = b"placing.json"
 ALGORITHMS = ("md5", "sha256")
 
 
@@ -290,11 +293,14 @@ class _Run:
             index_path=lambda receipt: _staged_index(work, receipt.shard),
         )  # fmt: skip
         indexes = [(_staged_index(work, r.shard), os.path.join(folder, r.index.encode())) for r in receipts]
-        listed = _listed(old) if old is not None else set()
+        ours = self._left_over(work) | (_listed(old) if old is not None else set())
         if not self.options.overwrite:
             refuse_others((a, b) for a, b in indexes if not _is_index(b))
-            _refuse_foreign(exports, folder, listed)
-        self._remove(listed)
+            _refuse_foreign(exports, folder, ours)
+        names = {receipt.index for receipt in receipts}.union(*exports.names.values())
+        facts = {"manifest": printable(self.target.path), "files": sorted(ours | names)}
+        publish(os.path.join(work, b"placing.tmp"), os.path.join(work, PLACING), [dumps(facts).encode("ascii")])
+        self._remove(ours)
         place(indexes)
         place(exports.files)
         manifest = replace(manifest, exports=exports.names, warnings=tuple(self.reporter.warnings))
@@ -365,8 +371,16 @@ class _Run:
             "allow_incomplete": options.source.allow_incomplete, **public_rules(options.rules),
         }  # fmt: skip
 
+    def _left_over(self, work: bytes) -> set[str]:
+        """Files that a run for the same manifest was giving their names when it was killed."""
+        try:
+            facts = json.loads(read_small(os.path.join(work, PLACING)))
+        except (FileNotFoundError, ValueError):
+            return set()
+        return set(facts["files"]) if facts["manifest"] == printable(self.target.path) else set()
+
     def _remove(self, listed: set[str]) -> None:
-        """The old manifest, then what it listed besides shards."""
+        """The old manifest, then these files of ours."""
         folder = self.target.folder
         remove(self.target.path)
         fsync_folder(folder)

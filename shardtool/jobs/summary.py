@@ -172,4 +172,4 @@ def _list_facts(feature: bytes) -> tuple[str, int, int]:
                 values, size = values + ends, size + 8 * ends
             else:
                 raise ValueError("a value has the wrong wire type")
-    return kind, values, size
+    return kind if values else "empty", values, size
