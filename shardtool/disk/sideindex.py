@@ -59,13 +59,14 @@ def check_components(path: bytes, samples: int, parts: Sequence[tuple[bytes, int
     try:
         head, *lines = [line.split() for line in read_small(path, MOST_BYTES).splitlines() if line.strip()]
         width = {b"v1.0": 3, b"v1.1": 3, b"v1.2": 4}[head[0]]
+        if int(head[1]) != len(lines) or any(len(line) % width for line in lines):
+            raise ValueError("not as long as it says")
         entries = [
-            {(line[i].lower(), int(line[i + 1]), int(line[i + 2])) for i in range(0, len(line), width)}
+            {(line[k].lower(), int(line[k + 1]), int(line[k + 2])) for k in range(0, len(line), width)}
             for line in lines
         ]
-        count = int(head[1])
     except (ValueError, KeyError, IndexError):
         return SideIndex(path, None, samples, 0)
     there = {(field.lower(), offset, size) for field, offset, size in parts}
     wrong = sum(not entry <= there for entry in entries)
-    return SideIndex(path, count if count == len(entries) else len(entries), samples, wrong)
+    return SideIndex(path, len(entries), samples, wrong)

@@ -28,7 +28,7 @@ from ..layout.index import Index
 from ..layout.manifest import Manifest, public_name
 from ..layout.rules import Rules
 from ..layout.spread import h_d_cells, h_d_null
-from ..layout.traps import NAMED, TRAPS, Caught, caught, member_name
+from ..layout.traps import MESSAGE_LIMIT, NAMED, TRAPS, Caught, caught, member_name
 from .recorded import merged, recorded_source, shard_rules
 from .scan import Scan, scan_inputs
 from .summary import SAMPLED, field_sets, fields_of, labels_of, tfrecord_fields_sample
@@ -153,9 +153,9 @@ def _counts(scan: Scan) -> Inspected:
         size = np.add.reduceat(size, index.first[0 : index.samples])
     records = index.ext is None
     fields: dict[str, dict[str, Any]] = {}
-    if records:
+    if records and not (size[:SAMPLED] >= MESSAGE_LIMIT).any():  # such a record is no message, and fills the memory
         fields.update(tfrecord_fields_sample([file.path for file in files], index))
-    else:
+    elif not records:
         fields.update(fields_of(index))
     sampled = next((int(facts["sampled"]) for facts in fields.values()), SAMPLED) if records else None
     for facts in fields.values():
@@ -261,7 +261,7 @@ def _headers(scan: Scan) -> list[Caught]:
             continue
         fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            if (name := first_name(fd, int(offset[lo]))).startswith(b"./"):
+            if (name := first_name(fd, int(offset[lo]) + max(0, int(head[lo]) - 512))).startswith(b"./"):
                 hit("dot_slash", name)
             a, b = np.searchsorted(wanted, (lo, hi))
             for part in wanted[a:b].tolist():

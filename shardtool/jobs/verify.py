@@ -24,7 +24,6 @@ from ..disk.indexfile import ShardIndex
 from ..disk.journal import FOLDER as WORK_FOLDER
 from ..disk.readers import READERS
 from ..disk.runners import Advance, run_tasks
-from ..disk.shardindex import FOLDER as INDEX_FOLDER
 from ..disk.sources import Input, SourceOptions, resolve
 from ..layout.keys import KEEP, NONE, ORDINAL, SOURCE
 from ..layout.layout import shard_names
@@ -345,20 +344,26 @@ class _Listed(_Work):
         self._about_options(manifest)
 
     def _about_options(self, manifest: Manifest) -> None:
-        """"options" against what came of them. Keys are compared when this very release wrote the manifest."""
+        """ "options" against what came of them. Keys are compared when this very release wrote the manifest."""
         add, options = self.findings.add, manifest.options
-        made = {
-            "seed": manifest.seed, "order": "shuffle" if manifest.order == SHUFFLE else manifest.order,
-            "format": manifest.format, "shards": manifest.shards_requested, "exports": sorted(manifest.exports),
+        made: dict[str, Any] = {
+            "seed": manifest.seed,
+            "order": "shuffle" if manifest.order == SHUFFLE else manifest.order,
+            "format": manifest.format,
+            "shards": manifest.shards_requested,
             "label": manifest.labels.get("field") if manifest.labels else None,
-            "digests": sorted({name for receipt in manifest.shards for name in receipt.digests}),
-        }  # fmt: skip
+        }
         for name, value in made.items():
             if name in options and options[name] != value:
                 add(self.name, f'"options" says {name} {options[name]!r}, the rest of the manifest {value!r}')
-        for name, values in CHOICES.items():
-            if name in options and options[name] not in values:
-                add(self.name, f'"options" says {name} {options[name]!r}', why=f"it is one of {values}")
+        # Exports and digests can be added later, so there may be more of them than the run was asked for.
+        there = {"exports": set(manifest.exports), "digests": {d for r in manifest.shards for d in r.digests}}
+        for name, values in there.items():
+            if not set(options.get(name) or ()) <= values:
+                add(self.name, f'"options" says {name} {options[name]!r}, the rest of the manifest {sorted(values)!r}')
+        for name, known in CHOICES.items():
+            if name in options and options[name] not in known:
+                add(self.name, f'"options" says {name} {options[name]!r}', why=f"it is one of {known}")
         if manifest.keys.get("mode") not in KEY_MODES:
             add(self.name, f'"keys" has the unknown mode {manifest.keys.get("mode")!r}')
         if manifest.version != VERSION:
@@ -547,13 +552,13 @@ class _Listed(_Work):
                 why="run the same repack again: it completes the clean-up",
             )  # fmt: skip
         listed = {os.fsencode(r.name) for r in manifest.shards} | {os.fsencode(r.index) for r in manifest.shards}
-        folders = {os.path.dirname(name) for name in listed} | {INDEX_FOLDER.encode()}
+        indexes = {os.path.dirname(os.fsencode(r.index)) for r in manifest.shards}
         stray = []
-        for folder in sorted(folders):
+        for folder in sorted({os.path.dirname(name) for name in listed}):
             path = os.path.join(self.folder, folder)
             for name in sorted(os.listdir(path)) if os.path.isdir(path) else ():
                 whole = os.path.join(folder, name)
-                looks = folder == INDEX_FOLDER.encode() or (claims(name) and not is_junk(name))
+                looks = folder in indexes or (claims(name) and not is_junk(name))
                 if looks and whole not in listed and os.path.isfile(os.path.join(path, name)):
                     stray.append(whole)
         if stray:

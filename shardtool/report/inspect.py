@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,21 +12,35 @@ from .console import Console
 
 # Rows of a table before it is folded, and how many a folded one names.
 ROWS, NAMED = 20, 5
-NAME = 36  # columns of a name
+WIDTH, NAME = 80, 36  # columns of a line, and of a name
 
 
 def show(console: Console, found: Inspected) -> None:
     """Everything; with --json one object."""
     console.result(found.facts())
     console.table(("", ""), _head(found), left=2)
-    console.table(("", "min", "median", "max"), _sizes(found), title="Sizes")
+    _table(console, ("", "min", "median", "max"), _sizes(found), title="Sizes")
     _fields(console, found)
     _labels(console, found)
     _shards(console, found)
     _traps(console, found)
-    for index in found.side_indexes:
-        word = "Index" if index["fits"] else "Stale index"
-        console.print(f"{word} {index['file']}: {index['words']}")
+    _side_indexes(console, found)
+
+
+def _side_indexes(console: Console, found: Inspected) -> None:
+    stale = [index for index in found.side_indexes if not index["fits"]]
+    if found.side_indexes:
+        fit = len(found.side_indexes) - len(stale)
+        console.print(f"\nIndexes beside the shards: {fit:,} fit" + (f", {len(stale):,} do not" if stale else ""))
+    for index in stale[:NAMED]:
+        console.print(_wrapped(f"{_short(index['file'], 60)}: {index['words']}", 2))
+    if len(stale) > NAMED:
+        console.print(f"  ... {len(stale) - NAMED:,} more")
+
+
+def _table(console: Console, columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str) -> None:
+    console.print()
+    console.table(columns, rows, title=title)
 
 
 def _head(found: Inspected) -> list[tuple[str, str]]:
@@ -61,7 +76,7 @@ def _fields(console: Console, found: Inspected) -> None:
     if found.fields_sampled is not None:
         title = f"Fields, from the first {plural(found.fields_sampled, 'record')}"
         if not found.fields:
-            console.print("Fields: the records are no tf.train.Example\n")
+            console.print("\nFields: the records are no tf.train.Example")
             return
         columns = ("field", "type", "share", "values", "bytes")
         rows: list[tuple[str, ...]] = [
@@ -76,10 +91,11 @@ def _fields(console: Console, found: Inspected) -> None:
              _range(facts["smallest"], facts["largest"], show_size))
             for name, facts in found.fields.items()
         ]  # fmt: skip
-    console.table(columns, _folded(rows), title=title)
+    _table(console, columns, _folded(rows), title=title)
     if found.field_sets and len(found.field_sets) > 1:
         ranked = sorted(found.field_sets.items(), key=lambda item: (-item[1], item[0]))
-        console.table(
+        _table(
+            console,
             ("fields of a sample", "samples", "share"),
             _folded([(_short(name, 48), show_count(n), _percent(n / found.samples)) for name, n in ranked]),
             title="Sets of fields",
@@ -92,21 +108,22 @@ def _labels(console: Console, found: Inspected) -> None:
     histogram = found.labels["histogram"]
     ranked = sorted(histogram.items(), key=lambda item: -item[1]) if len(histogram) > ROWS else histogram.items()
     labelled = max(1, sum(histogram.values()))
-    console.table(
+    _table(
+        console,
         (f"label {found.labels['field']}", "samples", "share"),
         _folded([(_short(name), show_count(n), _percent(n / labelled)) for name, n in ranked]),
         title="Labels" + (f" ({found.labels['missing']:,} samples have none)" if found.labels["missing"] else ""),
     )
     if found.h_d is None:
-        console.print("h_D: needs two shards and two classes\n")
+        console.print("\nh_D: needs two shards and two classes")
         return
     console.print(
-        f"h_D {_number(found.h_d)}  ({_number(found.h_d_mixed or 0)} = mixed on disk, "
+        f"\nh_D {_number(found.h_d)}  ({_number(found.h_d_mixed or 0)} = mixed on disk, "
         f"{_number(found.h_d_sorted or 0)} = one class a shard)"
     )
     # The null's spread shrinks with the table; twice its mean is far outside for any table worth a batch.
     advice = "a small shuffle buffer is enough" if found.h_d < 2 else "repack mixes them once and for all"
-    console.print(f"  {advice}\n")
+    console.print(f"  {advice}")
 
 
 def _shards(console: Console, found: Inspected) -> None:
@@ -120,30 +137,39 @@ def _shards(console: Console, found: Inspected) -> None:
             row += [show_count(classes), _short(largest, 14), _percent(share)]
         rows.append(row)
     if len(rows) <= ROWS:
-        console.table(columns, rows, title="Shards")
+        _table(console, columns, rows, title="Shards")
     elif labels:
         worst = sorted(range(len(rows)), key=lambda k: (-labels[k][3], k))[:NAMED]
-        console.table(
-            columns, [rows[k] for k in worst], title=f"Shards with the largest share of one class, of {len(rows):,}"
+        _table(
+            console,
+            columns,
+            [rows[k] for k in worst],
+            title=f"Shards with the largest share of one class, of {len(rows):,}",
         )
     else:
         order = sorted(range(len(rows)), key=lambda k: (int(found.shard_samples[k]), k))
         worst = [*order[:2], *order[-2:]]
-        console.table(columns, [rows[k] for k in worst], title=f"The smallest and largest shards, of {len(rows):,}")
+        _table(console, columns, [rows[k] for k in worst], title=f"The smallest and largest shards, of {len(rows):,}")
 
 
 def _traps(console: Console, found: Inspected) -> None:
     if not found.traps:
-        console.print("No trap for a known reader.")
+        console.print("\nNo trap for a known reader.")
         return
-    console.print("Traps")
+    console.print("\nTraps")
     for trap in found.traps.values():
         least = "at least " if trap["at_least"] else ""
-        for_example = f": {', '.join(_short(name, 40) for name in trap['examples'][:2])}" if trap["examples"] else ""
-        console.print(f"  {least}{trap['count']:,} {trap['what']}{for_example}")
+        names = f": {', '.join(_short(name, 40) for name in trap['examples'][:2])}" if trap["examples"] else ""
+        console.print(_wrapped(f"{least}{trap['count']:,} {trap['what']}{names}", 2))
         for reader, effect in trap["readers"].items():
-            console.print(f"      {reader}: {effect}")
-        console.print(f"      do: {trap['remedy']}")
+            console.print(_wrapped(f"{reader}: {effect}", 6))
+        console.print(_wrapped(f"do: {trap['remedy']}", 6))
+
+
+def _wrapped(text: str, indent: int) -> str:
+    """Lines of at most 80 columns; the following ones are indented a little more."""
+    first, other = " " * indent, " " * (indent + 2)
+    return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=other, break_on_hyphens=False)
 
 
 def _folded(rows: Sequence[Sequence[str]]) -> Iterable[Sequence[str]]:
