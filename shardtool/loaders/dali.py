@@ -165,8 +165,9 @@ class Dali(Loader):
         last = floor_cut(n, ranks, shard + 1) - 1
         return np.minimum(first + inside, last), first + inside > last
 
-    def _arcs(self, n: int, world: World, epoch: Epoch) -> tuple[I64, I64, I64]:
-        """Real ids of an epoch as intervals: lo, hi, and the number of the pass they belong to, int64[m]."""
+    def _arcs(self, n: int, world: World, epoch: Epoch, copies: bool = False) -> tuple[I64, I64, I64]:
+        """Real ids of an epoch as intervals: lo, hi, and the number of the pass they belong to, int64[m].
+        `copies`: with the last sample of a shard also where only copies of it are delivered."""
         ranks = world.ranks
         rank = np.arange(ranks, dtype=np.int64)
         begin, many = floor_cut(n, ranks, rank), epoch.delivered
@@ -183,8 +184,12 @@ class Dali(Loader):
             shard = rank if self.sticks else (rank + turn + number) % ranks
             first = floor_cut(n, ranks, shard)
             here = floor_cut(n, ranks, shard + 1) - first
-            lows.append(first + np.clip(inside - number * length, 0, here))
-            highs.append(first + np.clip(inside + many - number * length, 0, here))
+            low = np.clip(inside - number * length, 0, here)
+            high = np.clip(inside + many - number * length, 0, here)
+            if copies:
+                low = np.where((low == here) & (inside + many > number * length + here), here - 1, low)
+            lows.append(first + low)
+            highs.append(first + high)
             turns.append(turn + number)
         if self.sticks and not self.pad_last_batch and passes > 2:  # whole shard, several times over
             lows, highs, turns = [begin], [begin + size], [turn]
@@ -192,7 +197,7 @@ class Dali(Loader):
 
     def _distinct(self, n: int, world: World, epoch: Epoch) -> tuple[int, bool, Intervals]:
         """Different samples of an epoch, whether that is an expectation, and their places."""
-        lo, hi, turn = self._arcs(n, world, epoch)
+        lo, hi, turn = self._arcs(n, world, epoch, copies=True)
         everything = Intervals.union(lo, hi)
         if not self.shuffle_after_epoch or len(np.unique(turn[hi > lo])) < 2:
             return everything.total(), False, everything

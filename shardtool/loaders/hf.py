@@ -81,26 +81,23 @@ class HuggingFace(Loader):
         if not self.by_shards(len(shard_samples), world):
             rank = np.arange(world.ranks, dtype=np.int64)
             pieces = np.maximum(stride_size(pieces, world.ranks, rank[:, None]), 0)
-            first = self._stepped_first(dealt, pieces)
+            first = self._stepped_first(dealt, world.ranks)
         return count_iterable(pieces, world, epochs, drop_last=self.drop_last, first=first, shard=shard)
 
     @staticmethod
-    def _stepped_first(dealt: Dealt, pieces: I64) -> I64:
-        """First id of every rank when it keeps every W-th example, int64[rank]: id `rank` of its first pile."""
-        first = np.full(len(pieces), -1, np.int64)
-        ids: dict[int, I64] = {}
-        for rank in range(len(pieces)):
-            some = np.flatnonzero(pieces[rank])
-            if len(some):
-                worker = int(some[0])
-                if worker not in ids:
-                    mine = np.flatnonzero(dealt.pile_of_shard == dealt.pile_of_lane[rank, worker])
-                    begin = np.cumsum(dealt.shard_samples) - dealt.shard_samples
-                    ends = np.cumsum(dealt.shard_samples[mine])
-                    ids[worker] = np.stack([begin[mine], ends - dealt.shard_samples[mine], ends])
-                begin_of, before, ends_of = ids[worker]
-                at = int(np.searchsorted(ends_of, rank, "right"))
-                first[rank] = begin_of[at] + rank - before[at]
+    def _stepped_first(dealt: Dealt, ranks: int) -> I64:
+        """First id of every lane when a rank keeps every W-th example: the rank-th of its pile's ids,
+        int64[rank, lane] (-1: the pile is shorter)."""
+        begin = np.cumsum(dealt.shard_samples) - dealt.shard_samples
+        first = np.full(dealt.pile_of_lane.shape, -1, np.int64)
+        rank = np.arange(ranks, dtype=np.int64)
+        for pile in range(dealt.piles):
+            mine = np.flatnonzero(dealt.pile_of_shard == pile)
+            ends = np.cumsum(dealt.shard_samples[mine])
+            at = np.searchsorted(ends, rank, "right")
+            here = at < len(mine)
+            shard = mine[at[here]]
+            first[here, pile] = begin[shard] + rank[here] - (ends[at[here]] - dealt.shard_samples[shard])
         return first
 
     def _map_counts(self, n: int, world: World, epochs: int) -> Counts:

@@ -77,7 +77,8 @@ class LanceDB(Loader):
         rows = n // splits
         per_rank = splits // world.ranks
         pieces = np.full((world.ranks, world.lanes_per_rank), rows * (per_rank // world.lanes_per_rank))
-        shard = np.arange(world.ranks, dtype=np.int64) * per_rank
+        lane = np.arange(world.lanes, dtype=np.int64).reshape(pieces.shape)
+        shard = lane * (per_rank // world.lanes_per_rank)
         whole = rows * splits == n and not (self.drop_last and int(pieces[0, 0]) % world.batch_size)
         return count_iterable(
             pieces, world, epochs, drop_last=self.drop_last, first=shard * rows, shard=shard,

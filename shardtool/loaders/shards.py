@@ -36,16 +36,12 @@ class Dealt:
         return sizes
 
     def leading(self) -> tuple[I64, I64]:
-        """First id and number of the first shard with samples of every rank's first lane that has any,
-        int64[rank]; -1 where there is none."""
+        """First id, and number of the first shard with samples, of every lane, int64[rank, lane]; -1: none."""
         lead = np.full(self.piles, -1, np.int64)
         full = np.flatnonzero((self.pile_of_shard >= 0) & (self.shard_samples > 0))[::-1]
         lead[self.pile_of_shard[full]] = full  # the last write wins: the first shard
-        of_lane = lead[self.pile_of_lane]
-        at = np.argmax(of_lane >= 0, axis=1)
-        shard = of_lane[np.arange(len(of_lane)), at]
-        first = np.where(shard >= 0, shard_first(self.shard_samples)[shard], -1)
-        return first, shard
+        first = np.where(lead >= 0, shard_first(self.shard_samples)[lead], -1)
+        return first[self.pile_of_lane], lead[self.pile_of_lane]
 
     def ids(self, rank: int, worker: int) -> I64:
         """Ids of a lane's shards, in the order of their numbers."""

@@ -74,10 +74,10 @@ class TFData(Loader):
             first, shard = dealt.leading()
         elif self.unit_of_shard == "element":
             pieces = np.maximum(stride_size(n, ranks, rank), 0)[:, None]
-            first, shard = self._places(shard_samples, np.minimum(rank, max(n - 1, 0))), rank
+            first, shard = self._places(shard_samples, np.minimum(rank, max(n - 1, 0)))[:, None], rank[:, None]
         else:
             pieces = np.full((ranks, 1), n, np.int64)
-            first, shard = np.zeros_like(rank), rank * 0
+            first, shard = np.zeros_like(pieces), np.zeros_like(pieces)
             distinct = n // world.batch_size * world.batch_size if self.drop_remainder else n
         return count_iterable(
             pieces, world, epochs, drop_last=self.drop_remainder, first=first, shard=shard, distinct=distinct

@@ -58,22 +58,25 @@ class TFRecord(Loader):
             cut += int(many) * floor_cut(int(samples), pieces, number)
         sizes, size = np.diff(cut), world.batch_size
         whole = sizes // size * size if self.drop_last else sizes
-        first = np.array([self._first(shard_samples, pieces, i) for i in np.unique(piece[:, 0]).tolist()])
-        of_rank = np.searchsorted(np.unique(piece[:, 0]), piece[:, 0])
+        first = self._first(shard_samples, pieces)
         return count_iterable(
-            sizes[piece], world, epochs, drop_last=self.drop_last, first=first[of_rank], shard=piece[:, 0],
+            sizes[piece], world, epochs, drop_last=self.drop_last, first=first[piece], shard=piece,
             distinct=int(whole.sum()),
         )  # fmt: skip
 
     @staticmethod
-    def _first(shard_samples: I64, pieces: int, piece: int) -> int:
+    def _first(shard_samples: I64, pieces: int) -> I64:
+        """First id of every piece, int64[pieces] (-1: the piece is empty in every file)."""
+        first = np.full(pieces, -1, np.int64)
         start = 0
         for samples in shard_samples.tolist():
-            lo, hi = floor_cut(samples, pieces, piece), floor_cut(samples, pieces, piece + 1)
-            if hi > lo:
-                return int(start + lo)
+            open_ = np.flatnonzero(first < 0)
+            if not len(open_):
+                break
+            lo, hi = floor_cut(samples, pieces, open_), floor_cut(samples, pieces, open_ + 1)
+            first[open_[hi > lo]] = start + lo[hi > lo]
             start += samples
-        return -1
+        return first
 
     def split(self, shard_samples: I64, world: World, epoch: int = 0, seed: int = 0) -> Schedule:
         self.check(shard_samples, world)

@@ -68,9 +68,9 @@ class Torch(Loader):
         whole = sizes // size * size if self.drop_last else sizes
         # every piece is read `copies` times, so the different samples are a `copies`th of what is delivered
         distinct = int(whole.sum()) // copies
-        shard = divisors(self.split_over, world, self.lanes_per_rank(world))[0][:, 0]
+        shard = divisors(self.split_over, world, self.lanes_per_rank(world))[0]
         return count_iterable(
-            sizes, world, epochs, drop_last=self.drop_last, first=_first(start, whole), shard=shard,
+            sizes, world, epochs, drop_last=self.drop_last, first=start, shard=shard,
             distinct=distinct,
         )  # fmt: skip
 
@@ -221,9 +221,3 @@ def dealt(whole: Reading, worker: int, lanes: int) -> Reading:
     mine = of_batch % lanes == worker
     return Reading(whole.ids[mine], whole.padding[mine], whole.batches[worker::lanes])
 
-
-def _first(start: I64, sizes: I64) -> I64:
-    """First id of the first lane of every rank that delivers anything, int64[rank] (-1: none)."""
-    at = np.argmax(sizes > 0, axis=1)
-    rows = np.arange(len(sizes))
-    return np.where(sizes[rows, at] > 0, start[rows, at], -1)

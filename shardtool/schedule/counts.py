@@ -62,7 +62,7 @@ def count_iterable(
 ) -> Counts:  # fmt: skip
     """Counts of a torch DataLoader over an IterableDataset: every worker makes its own batches of its own piece.
 
-    pieces int64[rank, lane], first and shard int64[rank]. `distinct`: different samples in an epoch; None: the
+    pieces, first and shard int64[rank, lane]: size, first id, and shard of that id. `distinct`: different samples in an epoch; None: the
     pieces are disjoint, so their sum. `epoch_opaque`: each epoch drops other samples, so that the union over
     epochs is unknown unless nothing is dropped.
     """
@@ -73,7 +73,10 @@ def count_iterable(
     each = int(samples.sum()) if distinct is None else distinct
     if distinct_ever == -1:
         distinct_ever = None if epoch_opaque and epochs > 1 else each
-    first = np.where(samples.sum(axis=1) > 0, first, -1)
+    rows = np.arange(len(pieces))
+    at = np.argmax(samples > 0, axis=1)  # the first lane of a rank that delivers anything
+    some = samples[rows, at] > 0
+    first, shard = np.where(some, first[rows, at], -1), np.where(some, shard[rows, at], -1)
     return Counts(
         samples=every_epoch(samples, epochs),
         batches=every_epoch(batches, epochs),
