@@ -1,7 +1,7 @@
 """One file a real training loader: how it splits shards or samples over ranks and workers.
 
-`LOADERS` maps the name on the command line to module and class; adding a loader is one file and one line here.
-Values are words, so that the names are known without importing numpy.
+`LOADERS` maps the name on the command line to module and class; adding a loader is one file and one line
+here. Values are words, so that the names are known without importing numpy.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 Read from `nvidia/dali/plugin/base_iterator.py` (lengths, policies, reset) and the readers' loader.h (stream).
 A reader is an endless stream. Shard k of N is [floor(k*n/N), floor((k+1)*n/N)). Without `stick_to_shard` a
-reader that has finished shard k goes on with k+1, so that without padding its stream is simply the data set read
-in a circle from the start of its first shard. With `pad_last_batch` every pass over a shard is stretched, by
-copies of its last sample, to P = ceil(ceil(n/N) / batch) * batch. The iterator takes whole batches from that
-stream and only counts: it never asks the reader where it is.
+reader that has finished shard k goes on with k+1, so that without padding its stream is simply the data set
+read in a circle from the start of its first shard. With `pad_last_batch` every pass over a shard is
+stretched, by copies of its last sample, to P = ceil(ceil(n/N) / batch) * batch. The iterator takes whole
+batches from that stream and only counts: it never asks the reader where it is.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Dali(Loader):
     initial_fill: int = 1024
     dali_reader: Literal["file", "tfrecord", "webdataset", "mxnet"] = "tfrecord"
 
-    # -- rules ------------------------------------------------------------------------------------------------
+    # -- rules -----------------------------------------------------------------------------------------------
 
     def check(self, shard_samples: I64, world: World) -> None:
         n = total(shard_samples)
@@ -81,9 +81,11 @@ class Dali(Loader):
             )
         if self.last_batch_policy == "drop" and n // world.ranks < world.batch_size:
             self.refuse(
-                f"it seems that there is no data in the pipeline: the smallest shard has {n // world.ranks:,} "
+                f"it seems that there is no data in the pipeline: the smallest shard has "
+                f"{n // world.ranks:,} "
                 f"samples, the batch {world.batch_size:,}, and last_batch_policy DROP drops it",
-                f"use --batch-size {n // world.ranks} or less, or --last-batch-policy partial --pad-last-batch",
+                f"use --batch-size {n // world.ranks} or less, or --last-batch-policy partial "
+                f"--pad-last-batch",
             )
 
     @property
@@ -99,7 +101,8 @@ class Dali(Loader):
     @staticmethod
     def padded(n: int, world: World) -> int:
         """P: samples of every pass over a shard with pad_last_batch."""
-        return -(-(-(-n // world.ranks)) // world.batch_size) * world.batch_size
+        largest = -(-n // world.ranks)
+        return -(-largest // world.batch_size) * world.batch_size
 
     def epochs(self, n: int, world: World) -> Iterator[Epoch]:
         """The iterator's own counting, epoch by epoch, for ever."""
@@ -146,10 +149,11 @@ class Dali(Loader):
                 sizes = np.roll(sizes, 1)
                 size = -(-int(sizes.max()) // batch) * batch
 
-    # -- the stream -------------------------------------------------------------------------------------------
+    # -- the stream ------------------------------------------------------------------------------------------
 
     def _at(self, n: int, world: World, rank: I64, place: I64) -> tuple[I64, npt.NDArray[np.bool_]]:
-        """Id, and whether it is a copy, at places of ranks' streams (arrays of one shape, or broadcastable)."""
+        """Id, and whether it is a copy, at places of ranks' streams (arrays of one shape, or
+        broadcastable)."""
         ranks = world.ranks
         if self.pad_last_batch:
             turn, inside = np.divmod(place, self.padded(n, world))
@@ -208,7 +212,7 @@ class Dali(Loader):
             missing *= 1 - Intervals.union(lo[of_pass], hi[of_pass]).total() / n
         return round(n * (1 - missing)), 0 < missing < 1, everything
 
-    # -- answers ----------------------------------------------------------------------------------------------
+    # -- answers ---------------------------------------------------------------------------------------------
 
     def counts(self, shard_samples: I64, world: World, epochs: int = 1, seed: int = 0) -> Counts:
         self.check(shard_samples, world)
@@ -249,8 +253,8 @@ class Dali(Loader):
         )  # fmt: skip
 
     def _copy_batches(self, n: int, world: World, epoch: Epoch) -> I64:
-        """Batches of nothing but copies, int64[rank]; batches never straddle two passes (P is a whole number of
-        them)."""
+        """Batches of nothing but copies, int64[rank]; batches never straddle two passes (P is a whole number
+        of them)."""
         ranks, batch, length = world.ranks, world.batch_size, self.padded(n, world)
         rank = np.arange(ranks, dtype=np.int64)
         turn, inside = divmod(epoch.start, length)
@@ -277,7 +281,10 @@ class Dali(Loader):
 
         return Schedule(world, lane, self.opaque, lanes_per_rank=1)
 
-    # -- advice -----------------------------------------------------------------------------------------------
+    def buffered(self) -> tuple[int, int]:
+        return (self.initial_fill, self.initial_fill) if self.random_shuffle else (0, 0)
+
+    # -- advice ----------------------------------------------------------------------------------------------
 
     def notes(self, shard_samples: I64, world: World) -> list[str]:
         found = []
@@ -292,7 +299,8 @@ class Dali(Loader):
             found.append(f"the {self.dali_reader} reader shuffles {what}; ids are positions in its order")
         if self.last_batch_policy == "partial" and not self.pad_last_batch:
             found.append(
-                "PARTIAL without pad_last_batch cuts the last batch by its own count while the reader reads on: "
+                "PARTIAL without pad_last_batch cuts the last batch by its own count while the reader reads "
+                "on: "
                 "the samples cut off are lost and later epochs start too far on"
             )
         return found

@@ -2,9 +2,9 @@
 
 Read from `datasets/distributed.py`, `datasets/iterable_dataset.py` (`_prepare_ex_iterable_for_iteration`,
 `_iter_pytorch`, `StepExamplesIterable`) and `datasets/arrow_dataset.py` (`Dataset.shard`). An IterableDataset
-whose number of shards the world size divides gives rank r the shards r, r+W, ...; any other is read whole by every
-rank, which keeps every W-th example. Workers then take every k-th of the rank's shards, and a rank of the second
-kind counts its W-th examples within each worker's own shards.
+whose number of shards the world size divides gives rank r the shards r, r+W, ...; any other is read whole by
+every rank, which keeps every W-th example. Workers then take every k-th of the rank's shards, and a rank of
+the second kind counts its W-th examples within each worker's own shards.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ..base.cuts import front_cut, stride_size
+from ..base.cuts import front_cut
 from ..schedule.counts import Counts, count_iterable, deal_batches, every_epoch
 from ..schedule.elastic import next_multiple
 from ..schedule.schedule import Reading, Schedule
@@ -29,8 +29,8 @@ I64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class HuggingFace(Loader):
-    """`strategy` of split_dataset_by_node; `style`: an IterableDataset or a map-style Dataset; `drop_last`: the
-    DataLoader's."""
+    """`strategy` of split_dataset_by_node; `style`: an IterableDataset or a map-style Dataset; `drop_last`:
+    the DataLoader's."""
 
     name: ClassVar[str] = "hf"
     release: ClassVar[str] = "datasets 5.2.0"
@@ -49,7 +49,8 @@ class HuggingFace(Loader):
             )
         if self.style == "iterable" and self.strategy == "shards" and shards < world.ranks:
             self.refuse(
-                f"cannot iterate with strategy='shards': the dataset has num_shards={shards:,}, which is lower than "
+                f"cannot iterate with strategy='shards': the dataset has num_shards={shards:,}, which is "
+                f"lower than "
                 f"world_size={world.ranks:,}, so some nodes would not be assigned any shard",
                 f"make {world.ranks:,} shards, or give --strategy auto",
             )
@@ -80,7 +81,7 @@ class HuggingFace(Loader):
         pieces = dealt.pile_samples[dealt.pile_of_lane]
         if not self.by_shards(len(shard_samples), world):
             rank = np.arange(world.ranks, dtype=np.int64)
-            pieces = np.maximum(stride_size(pieces, world.ranks, rank[:, None]), 0)
+            pieces = np.maximum((pieces - rank[:, None] + world.ranks - 1) // world.ranks, 0)
             first = self._stepped_first(dealt, world.ranks)
         return count_iterable(pieces, world, epochs, drop_last=self.drop_last, first=first, shard=shard)
 
@@ -123,7 +124,9 @@ class HuggingFace(Loader):
             n = total(shard_samples)
 
             def whole(rank: int) -> Reading:
-                ids = np.arange(front_cut(n, world.ranks, rank), front_cut(n, world.ranks, rank + 1), dtype=np.int64)
+                ids = np.arange(
+                    front_cut(n, world.ranks, rank), front_cut(n, world.ranks, rank + 1), dtype=np.int64
+                )
                 return Reading.of(ids, world.batch_size, drop_last=self.drop_last)
 
             return Schedule(
@@ -140,18 +143,28 @@ class HuggingFace(Loader):
 
         return Schedule(world, lane)
 
+    def buffered(self) -> tuple[int, int]:
+        return (1000, 1000) if self.style == "iterable" else (0, 0)
+
+    def read_factor(self, shard_samples: I64, world: World) -> int:
+        return 1 if self.style == "map" or self.by_shards(len(shard_samples), world) else world.ranks
+
     def notes(self, shard_samples: I64, world: World) -> list[str]:
         if self.style == "map":
-            return ["map-style: rank r holds the r-th contiguous piece; the first n mod W pieces have one more"]
+            return [
+                "map-style: rank r holds the r-th contiguous piece; the first n mod W pieces have one more"
+            ]
         shards = len(shard_samples)
         if not self.by_shards(shards, world):
             return [
-                f"{shards:,} shards are no multiple of {world.ranks:,} ranks: every rank reads all shards and keeps "
+                f"{shards:,} shards are no multiple of {world.ranks:,} ranks: every rank reads all shards "
+                f"and keeps "
                 f"one example in {world.ranks:,} (bytes read: {world.ranks:,} times the data set)"
             ]
-        return [f"{shards:,} shards over {world.ranks:,} ranks: whole shards per rank"] + (
-            ["set_epoch(e) with e > 0 shuffles the order of the shards, also without shuffle()"]
-        )
+        return [
+            f"{shards:,} shards over {world.ranks:,} ranks: whole shards per rank",
+            "set_epoch(e) with e > 0 shuffles the order of the shards, also without shuffle()",
+        ]
 
     def ways_out(self, found: set[str], shard_samples: I64, world: World) -> list[str]:
         if self.style == "map":

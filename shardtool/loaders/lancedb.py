@@ -1,13 +1,15 @@
-"""LanceDB 0.40 StreamingDataset: fixed splits, whole splits to ranks and workers, one row of each split in turn.
+"""LanceDB 0.40 StreamingDataset: fixed splits, whole splits to ranks and workers, one row of each split in
+turn.
 
 Read from `lancedb/streaming.py`. The permutation of (shuffle_seed, epoch) is cut into `num_splits` splits of
-L = rows // num_splits; what is left over is dropped. Rank r owns splits [r*p, (r+1)*p), p = num_splits / ranks,
-worker w of it the w-th part of those, and yields row 0 of each of its splits, then row 1 of each, and so on.
+L = rows // num_splits; what is left over is dropped. Rank r owns splits [r*p, (r+1)*p), p = num_splits /
+ranks, worker w of it the w-th part of those, and yields row 0 of each of its splits, then row 1 of each, and
+so on.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -29,9 +31,10 @@ class LanceDB(Loader):
     name: ClassVar[str] = "lancedb"
     release: ClassVar[str] = "lancedb 0.40.0"
     unit: ClassVar[str] = "splits"
+    resumes_exactly: ClassVar[bool] = True  # state_dict counts rows per split
 
     num_splits: int | None = None
-    shuffle_rows: bool = True
+    shuffled: bool = field(default=True, metadata={"flag": "shuffle"})
     shuffle_clump_size: int | None = None
     global_batch_size: int | None = None
     drop_last: bool = False
@@ -50,7 +53,8 @@ class LanceDB(Loader):
         near = nearest(splits, ranks * lanes)
         if splits % ranks:
             self.refuse(
-                f"num_splits ({splits:,}) must be divisible by world_size ({ranks:,})", f"give --num-splits {near}"
+                f"num_splits ({splits:,}) must be divisible by world_size ({ranks:,})",
+                f"give --num-splits {near}",
             )
         if (splits // ranks) % lanes:
             self.refuse(
@@ -59,7 +63,8 @@ class LanceDB(Loader):
             )
         if splits > n:
             self.refuse(
-                f"split fixed config specified {splits:,} splits but only {n:,} rows are available; must have at "
+                f"split fixed config specified {splits:,} splits but only {n:,} rows are available; must "
+                f"have at "
                 "least 1 row per split",
                 f"give --num-splits {n // (ranks * lanes) * ranks * lanes}"
                 if n >= ranks * lanes
@@ -82,7 +87,7 @@ class LanceDB(Loader):
         whole = rows * splits == n and not (self.drop_last and int(pieces[0, 0]) % world.batch_size)
         return count_iterable(
             pieces, world, epochs, drop_last=self.drop_last, first=shard * rows, shard=shard,
-            epoch_opaque=self.shuffle_rows and not whole,
+            epoch_opaque=self.shuffled and not whole,
         )  # fmt: skip
 
     def split(self, shard_samples: I64, world: World, epoch: int = 0, seed: int = 0) -> Schedule:
@@ -93,10 +98,13 @@ class LanceDB(Loader):
         def lane(rank: int, worker: int) -> Reading:
             first = (rank * world.lanes_per_rank + worker) * per_lane
             # [row, split] read row by row
-            ids = np.arange(rows, dtype=np.int64)[:, None] + (first + np.arange(per_lane, dtype=np.int64)) * rows
+            ids = (
+                np.arange(rows, dtype=np.int64)[:, None]
+                + (first + np.arange(per_lane, dtype=np.int64)) * rows
+            )
             return Reading.of(ids.reshape(-1), world.batch_size, drop_last=self.drop_last)
 
-        return Schedule(world, lane, self.shuffle_rows)
+        return Schedule(world, lane, self.shuffled)
 
     def notes(self, shard_samples: I64, world: World) -> list[str]:
         n, splits = total(shard_samples), self.splits(world)
@@ -104,18 +112,21 @@ class LanceDB(Loader):
         found = [f"{splits:,} splits of {rows:,} rows"]
         if n - rows * splits:
             found[0] += f"; {n - rows * splits:,} rows are dropped" + (
-                ", others in every epoch" if self.shuffle_rows else ", the same ones in every epoch"
+                ", others in every epoch" if self.shuffled else ", the same ones in every epoch"
             )
-        if self.shuffle_rows:
+        if self.shuffled:
             found.append("ids are positions in the permutation of shuffle_seed + 100003 x epoch")
         if self.shuffle_clump_size:
-            found.append(f"rows are shuffled in clumps of {self.shuffle_clump_size:,} that stay in storage order")
+            found.append(
+                f"rows are shuffled in clumps of {self.shuffle_clump_size:,} that stay in storage order"
+            )
         if self.drop_last:
             found.append("StreamingDataLoader refuses drop_last; only a plain DataLoader takes it")
         batch = self.global_batch_size or world.batch_size * world.ranks
         if batch % splits:
             found.append(
-                f"a global batch of {batch:,} is no multiple of {splits:,} splits: steps differ between world sizes"
+                f"a global batch of {batch:,} is no multiple of {splits:,} splits: steps differ between "
+                f"world sizes"
             )
         return found
 
@@ -127,6 +138,15 @@ class LanceDB(Loader):
         if n % best < n % self.splits(world):
             return [f"--num-splits {best}: {n % best:,} rows dropped"]
         return []
+
+    def global_batch(self, world: World) -> int:
+        return self.global_batch_size or world.batch_size * world.ranks
+
+    def fix(self, world: World) -> Loader:
+        return replace(self, num_splits=self.splits(world))
+
+    def buffered(self) -> tuple[int, int]:
+        return 64 * 4, 64  # read_batch_size x io_queue_depth rows of every split in flight
 
     def steps_follow(self, world: World, global_batch: int) -> tuple[bool, int, str]:
         splits = self.splits(world)

@@ -1,8 +1,8 @@
 """Whole shards per rank, rounded down: shards // ranks each, the remainder is never read.
 
 NVIDIA NeMo's tarred datasets (`expand_sharded_filepaths`, shard_strategy 'scatter'): rank r takes shards
-[r*f, (r+1)*f), f = shards // ranks, and each of its workers every k-th of them. open_lm plans in the same way (it
-cuts its list of shards to a multiple of ranks x workers).
+[r*f, (r+1)*f), f = shards // ranks, and each of its workers every k-th of them. open_lm plans in the same way
+(it cuts its list of shards to a multiple of ranks x workers).
 """
 
 from __future__ import annotations
@@ -70,14 +70,18 @@ class ShardFloor(Loader):
         if not rest:
             return []
         words = f"shard {shards - 1:,} is" if rest == 1 else f"shards {shards - rest:,} to {shards - 1:,} are"
-        return [f"{words} never read: {shards:,} shards, {shards // world.ranks:,} for each of {world.ranks:,} ranks"]
+        return [
+            f"{words} never read: {shards:,} shards, {shards // world.ranks:,} for each of {world.ranks:,} "
+            f"ranks"
+        ]
 
     def ways_out(self, found: set[str], shard_samples: I64, world: World) -> list[str]:
         shards = len(shard_samples)
         ways = []
         if found & {"lost", "empty", "hang", "uneven"}:
             ways.append(
-                f"{next_multiple(shards, world.lanes):,} shards of equal size (a multiple of {world.lanes:,} ranks x "
+                f"{next_multiple(shards, world.lanes):,} shards of equal size (a multiple of "
+                f"{world.lanes:,} ranks x "
                 "workers)"
             )
             best = max((w for w in range(1, world.ranks + 1) if shards % w == 0), default=1)

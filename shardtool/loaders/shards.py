@@ -36,7 +36,8 @@ class Dealt:
         return sizes
 
     def leading(self) -> tuple[I64, I64]:
-        """First id, and number of the first shard with samples, of every lane, int64[rank, lane]; -1: none."""
+        """First id, and number of the first shard with samples, of every lane, int64[rank, lane]; -1:
+        none."""
         lead = np.full(self.piles, -1, np.int64)
         full = np.flatnonzero((self.pile_of_shard >= 0) & (self.shard_samples > 0))[::-1]
         lead[self.pile_of_shard[full]] = full  # the last write wins: the first shard

@@ -1,9 +1,9 @@
 """tf.data 2.21: Dataset.shard by element or by file, and tf.distribute's automatic sharding.
 
-Read from `tensorflow/python/data/ops/options.py`, `tensorflow/core/grappler/optimizers/data/auto_shard.cc` and
-`tensorflow/core/kernels/data/shard_dataset_op.cc`, and run. shard(W, i) keeps elements i, i+W, ... of whatever it
-is applied to: samples (everybody reads everything) or file names. AUTO is FILE as soon as a file reader is in the
-pipeline; it does not fall back when there are fewer files than workers.
+Read from `tensorflow/python/data/ops/options.py`, `tensorflow/core/grappler/optimizers/data/auto_shard.cc`
+and `tensorflow/core/kernels/data/shard_dataset_op.cc`, and run. shard(W, i) keeps elements i, i+W, ... of
+whatever it is applied to: samples (everybody reads everything) or file names. AUTO is FILE as soon as a file
+reader is in the pipeline; it does not fall back when there are fewer files than workers.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ class TFData(Loader):
         files = len(shard_samples)
         if self.cycle_length < 1 or self.block_length < 1:
             self.refuse("cycle_length and block_length must be positive", "give 1 or more")
-        if self.auto_shard_policy in ("auto", "file") and 1 < world.ranks and files < world.ranks:
+        if self.auto_shard_policy in ("auto", "file") and world.ranks > 1 and files < world.ranks:
             self.refuse(
-                f"could not apply FILE based sharding: the dataset only has {files:,} file(s), which is not enough "
+                f"could not apply FILE based sharding: the dataset only has {files:,} file(s), which is not "
+                f"enough "
                 f"for the required {world.ranks:,} shards/workers",
                 f"make {world.ranks:,} files or more, or give --auto-shard-policy data",
             )
@@ -74,7 +75,10 @@ class TFData(Loader):
             first, shard = dealt.leading()
         elif self.unit_of_shard == "element":
             pieces = np.maximum(stride_size(n, ranks, rank), 0)[:, None]
-            first, shard = self._places(shard_samples, np.minimum(rank, max(n - 1, 0)))[:, None], rank[:, None]
+            first, shard = (
+                self._places(shard_samples, np.minimum(rank, max(n - 1, 0)))[:, None],
+                rank[:, None],
+            )
         else:
             pieces = np.full((ranks, 1), n, np.int64)
             first, shard = np.zeros_like(pieces), np.zeros_like(pieces)
@@ -88,12 +92,16 @@ class TFData(Loader):
         if self.cycle_length == 1 or not len(places) or not int(shard_samples.sum()):
             return places
         most = int(places.max()) + 1
-        return interleaved(np.minimum(shard_samples, most), shard_samples, self.cycle_length, self.block_length)[places]
+        return interleaved(
+            np.minimum(shard_samples, most), shard_samples, self.cycle_length, self.block_length
+        )[places]
 
     def _order(self, shard_samples: I64, files: I64) -> I64:
         """Ids of these files in reading order."""
         if self.cycle_length > 1:
-            order = interleaved(shard_samples[files], shard_samples[files], self.cycle_length, self.block_length)
+            order = interleaved(
+                shard_samples[files], shard_samples[files], self.cycle_length, self.block_length
+            )
         else:
             order = np.arange(int(shard_samples[files].sum()), dtype=np.int64)
         # from ids of the files laid end to end to ids of the whole data set
@@ -116,17 +124,23 @@ class TFData(Loader):
 
         return Schedule(world, lane, lanes_per_rank=1)
 
+    def read_factor(self, shard_samples: I64, world: World) -> int:
+        return world.ranks if self.unit_of_shard != "file" else 1
+
     def notes(self, shard_samples: I64, world: World) -> list[str]:
         found = []
         if world.workers_per_rank:
             found.append("tf.data has threads, no worker processes: --workers does not divide a rank's data")
         if self.unit_of_shard == "element" and world.ranks > 1:
             found.append(
-                f"shard by element after reading: every rank reads all files and keeps one sample in {world.ranks:,} "
+                f"shard by element after reading: every rank reads all files and keeps one sample in "
+                f"{world.ranks:,} "
                 f"(bytes read: {world.ranks:,} times the data set)"
             )
         if self.auto_shard_policy == "auto":
-            found.append("AUTO shards by file whenever files are read; it does not fall back to DATA for few files")
+            found.append(
+                "AUTO shards by file whenever files are read; it does not fall back to DATA for few files"
+            )
         return found
 
     def ways_out(self, found: set[str], shard_samples: I64, world: World) -> list[str]:
@@ -143,16 +157,21 @@ class TFData(Loader):
 
     def steps_follow(self, world: World, global_batch: int) -> tuple[bool, int, str]:
         if self.unit_of_shard == "element":
-            return True, 1, "rank r keeps every world-size-th sample, so a step is the next global batch in order"
+            return (
+                True,
+                1,
+                "rank r keeps every world-size-th sample, so a step is the next global batch in order",
+            )
         return False, 1, "each world size deals the files out differently"
 
 
 def interleaved(limit: I64, shard_samples: I64, cycle: int, block: int) -> I64:
-    """Ids in the order of Dataset.interleave(cycle_length, block_length): up to `block` samples of each of `cycle`
-    open files in turn; the place of an exhausted file is taken by the next unopened one when its turn comes.
+    """Ids in the order of Dataset.interleave(cycle_length, block_length): up to `block` samples of each of
+    `cycle` open files in turn; the place of an exhausted file is taken by the next unopened one when its turn
+    comes.
 
-    limit int64[s]: at most that many samples of every file are wanted (the rest of the order is still right up to
-    the smallest place that such a cut could reach). Source: interleave_dataset_op.cc.
+    limit int64[s]: at most that many samples of every file are wanted (the rest of the order is still right
+    up to the smallest place that such a cut could reach). Source: interleave_dataset_op.cc.
     """
     first = shard_first(shard_samples)
     waiting = list(range(len(shard_samples)))[::-1]

@@ -1,8 +1,8 @@
 """The `tfrecord` package 1.14 (vahidk/tfrecord): records N*i//n .. N*(i+1)//n of a file, with its index.
 
-Read from `tfrecord/reader.py` and `tfrecord/torch/dataset.py`. `tfrecord_loader(shard=(i, n))` cuts every file by
-the floor formula over its index; without an index the shard is ignored and everything is read. TFRecordDataset
-passes (worker, workers) of its own rank and nothing else.
+Read from `tfrecord/reader.py` and `tfrecord/torch/dataset.py`. `tfrecord_loader(shard=(i, n))` cuts every
+file by the floor formula over its index; without an index the shard is ignored and everything is read.
+TFRecordDataset passes (worker, workers) of its own rank and nothing else.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ I64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TFRecord(Loader):
-    """index: an index file is given. split_over: lanes: shard=(rank x workers + worker, ranks x workers) given to
-    tfrecord_loader; workers: TFRecordDataset as it is; none: no shard. drop_last: the DataLoader's."""
+    """index: an index file is given. split_over: lanes: shard=(rank x workers + worker, ranks x workers)
+    given to tfrecord_loader; workers: TFRecordDataset as it is; none: no shard. drop_last: the
+    DataLoader's."""
 
     name: ClassVar[str] = "tfrecord"
     release: ClassVar[str] = "tfrecord 1.14.6"
@@ -51,7 +52,7 @@ class TFRecord(Loader):
 
     def counts(self, shard_samples: I64, world: World, epochs: int = 1, seed: int = 0) -> Counts:
         self.check(shard_samples, world)
-        piece, pieces, copies = divisors(self._split, world, world.lanes_per_rank)
+        piece, pieces, _ = divisors(self._split, world, world.lanes_per_rank)
         number = np.arange(pieces + 1, dtype=np.int64)
         cut = np.zeros(pieces + 1, np.int64)  # records of all files before piece i, had they been cut alike
         for samples, many in zip(*np.unique(shard_samples, return_counts=True), strict=True):
@@ -91,23 +92,33 @@ class TFRecord(Loader):
 
         return Schedule(world, lane)
 
+    def read_factor(self, shard_samples: I64, world: World) -> int:
+        return divisors(self._split, world, world.lanes_per_rank)[2]
+
     def notes(self, shard_samples: I64, world: World) -> list[str]:
         found = []
         if not self.index and world.lanes > 1:
             found.append("without an index the shard is ignored: every worker of every rank reads everything")
         elif self.split_over == "lanes" and world.ranks > 1:
             found.append(
-                "assumes shard=(rank x workers + worker, ranks x workers) given to tfrecord_loader; TFRecordDataset "
+                "assumes shard=(rank x workers + worker, ranks x workers) given to tfrecord_loader; "
+                "TFRecordDataset "
                 "itself knows only its workers and repeats everything on every rank: --split-over workers"
             )
         if self.index and (world.lanes == 1 or (self.split_over != "lanes" and world.workers_per_rank == 0)):
-            found.append("without a shard, but with an index, reading starts at a random record and wraps round")
+            found.append(
+                "without a shard, but with an index, reading starts at a random record and wraps round"
+            )
         return found
 
     def ways_out(self, found: set[str], shard_samples: I64, world: World) -> list[str]:
         ways = []
         if "repeated" in found:
-            ways.append("make an index (shardtool manifest --export tfrecord)" if not self.index else "--split-over lanes")
+            ways.append(
+                "make an index (shardtool manifest --export tfrecord)"
+                if not self.index
+                else "--split-over lanes"
+            )
         return ways
 
     def alternatives(self) -> list[tuple[str, Loader]]:

@@ -1,14 +1,14 @@
 """PyTorch 2.13: IterableDatasets that split themselves, and DistributedSampler over a map-style dataset.
 
-Read from `torch/utils/data/dataset.py` (the example in the docstring of IterableDataset: `ceil(n / workers)`),
-`torch/utils/data/distributed.py` and `torch/utils/data/dataloader.py`. Over an IterableDataset every worker makes
-its own batches, so `drop_last` drops once a worker; over a map-style dataset batches are made first and dealt to
-the workers in turn.
+Read from `torch/utils/data/dataset.py` (the example in the docstring of IterableDataset: `ceil(n /
+workers)`), `torch/utils/data/distributed.py` and `torch/utils/data/dataloader.py`. Over an IterableDataset
+every worker makes its own batches, so `drop_last` drops once a worker; over a map-style dataset batches are
+made first and dealt to the workers in turn.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -37,10 +37,13 @@ def divisors(split: Split, world: World, lanes_per_rank: int) -> tuple[I64, int,
 
 @dataclass(frozen=True)
 class Torch(Loader):
-    """An IterableDataset that takes a contiguous piece: worker i reads [i*c, min((i+1)*c, n)), c = ceil(n/pieces).
+    """An IterableDataset that takes a contiguous piece: worker i reads [i*c, min((i+1)*c, n)), c =
+    ceil(n/pieces).
 
-    split      lanes: over all workers of all ranks; workers: over the workers of a rank alone, as the docstring
-               of IterableDataset does, so that every rank reads everything; none: every worker reads everything
+    split      lanes: over all workers of all ranks; workers: over the workers of a rank alone, as the
+    docstring
+               of IterableDataset does, so that every rank reads everything; none: every worker reads
+               everything
     drop_last  of the DataLoader
     """
 
@@ -63,7 +66,7 @@ class Torch(Loader):
         return np.arange(ceil_cut(n, pieces, piece), ceil_cut(n, pieces, piece + 1), dtype=np.int64)
 
     def counts(self, shard_samples: I64, world: World, epochs: int = 1, seed: int = 0) -> Counts:
-        sizes, start, pieces, copies = self._pieces(total(shard_samples), world)
+        sizes, start, _, copies = self._pieces(total(shard_samples), world)
         size = world.batch_size
         whole = sizes // size * size if self.drop_last else sizes
         # every piece is read `copies` times, so the different samples are a `copies`th of what is delivered
@@ -83,6 +86,9 @@ class Torch(Loader):
             return Reading.of(ids, world.batch_size, drop_last=self.drop_last)
 
         return Schedule(world, lane)
+
+    def read_factor(self, shard_samples: I64, world: World) -> int:
+        return {"lanes": 1, "workers": world.ranks, "none": world.lanes}[self.split_over]
 
     def notes(self, shard_samples: I64, world: World) -> list[str]:
         if self.split_over == "lanes" and world.ranks > 1:
@@ -118,9 +124,16 @@ class TorchStride(Torch):
     def _ids(self, n: int, pieces: int, piece: int) -> I64:
         return np.arange(piece, n, pieces, dtype=np.int64)
 
+    def read_factor(self, shard_samples: I64, world: World) -> int:
+        return world.lanes  # a stream is read to its end to keep every k-th sample of it
+
     def steps_follow(self, world: World, global_batch: int) -> tuple[bool, int, str]:
         if self.split_over == "lanes" and world.lanes_per_rank == 1:
-            return True, 1, "rank r takes every world-size-th sample, so a step is the next global batch in order"
+            return (
+                True,
+                1,
+                "rank r takes every world-size-th sample, so a step is the next global batch in order",
+            )
         return False, 1, "with workers a batch holds every (ranks x workers)-th sample, so steps differ"
 
 
@@ -129,7 +142,7 @@ class TorchDistributed(Loader):
     """DistributedSampler over a map-style dataset.
 
     drop_last        of the sampler: drop the tail instead of repeating the first samples
-    shuffle_samples  the sampler's `shuffle`: torch.randperm(seed + epoch), whose ids are positions here
+    shuffled         the sampler's `shuffle`: torch.randperm(seed + epoch), whose ids are positions here
     drop_last_batch  `drop_last` of the DataLoader
     """
 
@@ -137,7 +150,7 @@ class TorchDistributed(Loader):
     release: ClassVar[str] = "torch 2.13.0"
 
     drop_last: bool = False
-    shuffle_samples: bool = True
+    shuffled: bool = field(default=True, metadata={"flag": "shuffle"})
     drop_last_batch: bool = False
 
     def check(self, shard_samples: I64, world: World) -> None:
@@ -182,7 +195,7 @@ class TorchDistributed(Loader):
             every_epoch(np.where(kept > 0, rank % max(n, 1), -1), epochs),
             every_epoch(np.zeros_like(rank), epochs), every_epoch(copies, epochs),
             np.full(epochs, distinct, np.int64),
-            distinct if distinct == n or not self.shuffle_samples or epochs == 1 else None,
+            distinct if distinct == n or not self.shuffled or epochs == 1 else None,
         )  # fmt: skip
 
     def split(self, shard_samples: I64, world: World, epoch: int = 0, seed: int = 0) -> Schedule:
@@ -197,12 +210,13 @@ class TorchDistributed(Loader):
         def lane(rank: int, worker: int) -> Reading:
             return dealt(whole(rank), worker, lanes)
 
-        return Schedule(world, lane, self.shuffle_samples, rank_reading=whole)
+        return Schedule(world, lane, self.shuffled, rank_reading=whole)
 
     def notes(self, shard_samples: I64, world: World) -> list[str]:
-        if self.shuffle_samples:
+        if self.shuffled:
             return [
-                "ids are positions in torch.randperm(seed + epoch); without set_epoch() every epoch has the same order"
+                "ids are positions in torch.randperm(seed + epoch); without set_epoch() every epoch has the "
+                "same order"
             ]
         return []
 
@@ -210,7 +224,11 @@ class TorchDistributed(Loader):
         return [("--drop-last", replace(self, drop_last=True))]
 
     def steps_follow(self, world: World, global_batch: int) -> tuple[bool, int, str]:
-        return True, 1, "rank r takes every world-size-th place of one order, so a step is the next global batch"
+        return (
+            True,
+            1,
+            "rank r takes every world-size-th place of one order, so a step is the next global batch",
+        )
 
 
 def dealt(whole: Reading, worker: int, lanes: int) -> Reading:
@@ -220,4 +238,3 @@ def dealt(whole: Reading, worker: int, lanes: int) -> Reading:
     of_batch = np.repeat(np.arange(len(whole.batches)), whole.batches)
     mine = of_batch % lanes == worker
     return Reading(whole.ids[mine], whole.padding[mine], whole.batches[worker::lanes])
-

@@ -1,9 +1,9 @@
 """webdataset 1.0: whole shards to ranks, then to workers, both by striding over the list.
 
-Read from `webdataset/shardlists.py` (`split_by_node`, `split_by_worker`, `single_node_only`, `ResampledShards`),
-`webdataset/compat.py` (`WebDataset`) and `webdataset/pipeline.py` (`with_epoch`). Rank r of W takes shards r,
-r+W, ...; worker w of k takes the w-th, (w+k)-th, ... of those. The shard shuffle comes after both, so it changes
-the order only.
+Read from `webdataset/shardlists.py` (`split_by_node`, `split_by_worker`, `single_node_only`,
+`ResampledShards`), `webdataset/compat.py` (`WebDataset`) and `webdataset/pipeline.py` (`with_epoch`). Rank r
+of W takes shards r, r+W, ...; worker w of k takes the w-th, (w+k)-th, ... of those. The shard shuffle comes
+after both, so it changes the order only.
 """
 
 from __future__ import annotations
@@ -68,7 +68,10 @@ class WebDataset(Loader):
         rank = np.arange(world.ranks, dtype=np.int64)[:, None] % ranks
         worker = np.arange(world.lanes_per_rank, dtype=np.int64)[None, :] % lanes
         return Dealt(
-            shard_samples, number % ranks * lanes + number // ranks % lanes, ranks * lanes, rank * lanes + worker
+            shard_samples,
+            number % ranks * lanes + number // ranks % lanes,
+            ranks * lanes,
+            rank * lanes + worker,
         )
 
     def counts(self, shard_samples: I64, world: World, epochs: int = 1, seed: int = 0) -> Counts:
@@ -91,13 +94,14 @@ class WebDataset(Loader):
     def _drawn(self, found: Counts, shard_samples: I64, epochs: int) -> Counts:
         """Shards drawn with replacement: of s shards, d draws miss one with probability (1 - 1/s)^d."""
         n, shards = total(shard_samples), len(shard_samples)
-        each = int(found.samples[0].max(initial=0))  # every worker draws, whether a shard is dealt to it or not
+        # every worker draws, whether a shard is dealt to it or not
+        each = int(found.samples[0].max(initial=0))
         lanes = found.samples.shape[1] * found.samples.shape[2]
         drawn = each * lanes
         draws = drawn * shards / max(n, 1)
 
         def seen(times: float, most: int) -> int:
-            return min(round(n * (1 - (1 - 1 / shards) ** times)), n, most)
+            return int(min(round(n * (1 - (1 - 1 / shards) ** times)), n, most))
 
         def alike(array: I64) -> I64:
             return np.broadcast_to(array[0].max(), array.shape)
@@ -113,7 +117,8 @@ class WebDataset(Loader):
         self.check(shard_samples, world)
         if self.resampled:
             self.refuse(
-                "the shards of a resampled pipeline are drawn from the system's entropy, so its ids are unknown",
+                "the shards of a resampled pipeline are drawn from the system's entropy, so its ids are "
+                "unknown",
                 "leave out --ids",
             )
         dealt, limit = self._dealt(shard_samples, world), self.with_epoch
@@ -126,6 +131,12 @@ class WebDataset(Loader):
 
         return Schedule(world, lane, self.shardshuffle > 0)
 
+    def buffered(self) -> tuple[int, int]:
+        return 1000, 100  # shuffle(1000, initial=100)
+
+    def read_factor(self, shard_samples: I64, world: World) -> int:
+        return world.lanes // self._dealt(shard_samples[:1], world).piles
+
     def notes(self, shard_samples: I64, world: World) -> list[str]:
         found = []
         held = self._dealt(shard_samples, world).pile_samples
@@ -133,7 +144,8 @@ class WebDataset(Loader):
             return ["shards are drawn with replacement: the numbers of different samples are expectations"]
         if self.empty_check and not held.all():
             found.append(
-                "a worker without shards raises ValueError 'No samples found in dataset; perhaps you have fewer "
+                "a worker without shards raises ValueError 'No samples found in dataset; perhaps you have "
+                "fewer "
                 "shards than workers' (--no-empty-check: it stays silent)"
             )
         if self.shardshuffle and not self.detshuffle:
@@ -143,7 +155,8 @@ class WebDataset(Loader):
             )
         if self.with_epoch is not None and int((held > self.with_epoch).sum()):
             found.append(
-                "with_epoch cuts the pipeline off and every epoch begins at its start again: what lies behind the "
+                "with_epoch cuts the pipeline off and every epoch begins at its start again: what lies "
+                "behind the "
                 "cut is never read" + (" in that epoch" if self.shardshuffle and self.detshuffle else "")
             )
         return found
@@ -154,7 +167,9 @@ class WebDataset(Loader):
             ways.append(more_shards(len(shard_samples), world.lanes))
             if not self.resampled:
                 each = max(1, total(shard_samples) // world.lanes)
-                ways.append(f"--resampled --with-epoch {each}: every worker the same number, drawn with replacement")
+                ways.append(
+                    f"--resampled --with-epoch {each}: every worker the same number, drawn with replacement"
+                )
         if "repeated" in found and self.nodesplitter == "none" and world.ranks > 1:
             ways.append("--nodesplitter split_by_node")
         return ways

@@ -60,11 +60,12 @@ def count_iterable(
     pieces: I64, world: World, epochs: int, *, drop_last: bool, first: I64, shard: I64,
     distinct: int | None = None, distinct_ever: int | None = -1, epoch_opaque: bool = False,
 ) -> Counts:  # fmt: skip
-    """Counts of a torch DataLoader over an IterableDataset: every worker makes its own batches of its own piece.
+    """Counts of a torch DataLoader over an IterableDataset: every worker makes its own batches of its own
+    piece.
 
-    pieces, first and shard int64[rank, lane]: size, first id, and shard of that id. `distinct`: different samples in an epoch; None: the
-    pieces are disjoint, so their sum. `epoch_opaque`: each epoch drops other samples, so that the union over
-    epochs is unknown unless nothing is dropped.
+    pieces, first and shard int64[rank, lane]: size, first id, and shard of that id. `distinct`: different
+    samples in an epoch; None: the pieces are disjoint, so their sum. `epoch_opaque`: each epoch drops other
+    samples, so that the union over epochs is unknown unless nothing is dropped.
     """
     size = world.batch_size
     batches = pieces // size if drop_last else -(-pieces // size)
@@ -92,7 +93,8 @@ def count_iterable(
 
 
 def deal_batches(samples: I64, batch_size: int, lanes: int) -> tuple[I64, I64]:
-    """A map-style DataLoader hands batch j of a rank to worker j % lanes: (samples, batches) int64[rank, lane].
+    """A map-style DataLoader hands batch j of a rank to worker j % lanes: (samples, batches) int64[rank,
+    lane].
 
     samples int64[rank]; only the last batch may be short.
     """

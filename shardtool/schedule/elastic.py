@@ -40,7 +40,7 @@ def highly_composite(least: int, unit: int, most: int) -> int:
     return best
 
 
-def parse_worlds(text: str) -> list[int]:
+def parse_worlds(text: str, least: int = 1) -> list[int]:
     """'1-64', '1,2,8', '8-64/8' (step 8) as a sorted list; ValueError for anything else."""
     found: set[int] = set()
     for part in text.split(","):
@@ -48,7 +48,7 @@ def parse_worlds(text: str) -> list[int]:
         lo, dash, hi = span.partition("-")
         first = int(lo)
         last = int(hi) if dash else first
-        if not 1 <= first <= last or (step and int(step) < 1):
+        if not least <= first <= last or (step and int(step) < 1):
             raise ValueError(text)
         if last - first > 1 << 16:
             raise ValueError(text)

@@ -1,5 +1,5 @@
-"""Sets of sample ids as sorted, disjoint half-open intervals, so that a union over 10^5 ranges of 10^12 ids is
-arithmetic on range ends and never a list of ids."""
+"""Sets of sample ids as sorted, disjoint half-open intervals, so that a union over 10^5 ranges of 10^12 ids
+is arithmetic on range ends and never a list of ids."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ class Intervals:
 
 
 def circular(start: I64, length: I64, n: int) -> tuple[I64, I64]:
-    """Arcs of a circle of n ids as intervals: start int64[k] in [0, n), length int64[k] >= 0 (at most n counts).
+    """Arcs of a circle of n ids as intervals: start int64[k] in [0, n), length int64[k] >= 0 (at most n
+    counts).
 
     Returns lo, hi int64[2k]; an arc that does not pass the end leaves an empty second interval.
     """

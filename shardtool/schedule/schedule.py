@@ -28,7 +28,9 @@ class Reading:
     batches: I64
 
     @classmethod
-    def of(cls, ids: I64, batch_size: int, *, drop_last: bool = False, padding: Mask | None = None) -> Reading:
+    def of(
+        cls, ids: I64, batch_size: int, *, drop_last: bool = False, padding: Mask | None = None
+    ) -> Reading:
         """Ids cut into batches of `batch_size`, the last one short, or dropped when short."""
         whole, rest = divmod(len(ids), batch_size)
         if drop_last:
@@ -50,9 +52,9 @@ class Reading:
 class Schedule:
     """One epoch of a world.
 
-    `lane(rank, worker)` makes a lane's reading; nothing is kept. `opaque`: the loader's own order cannot be known
-    from outside; ids are then positions in that order. `deals`: the loader is map-style, one sampler a rank, so
-    a rank's order is that of lane 0 of a world without workers (`rank_reading`).
+    `lane(rank, worker)` makes a lane's reading; nothing is kept. `opaque`: the loader's own order cannot be
+    known from outside; ids are then positions in that order. `deals`: the loader is map-style, one sampler a
+    rank, so a rank's order is that of lane 0 of a world without workers (`rank_reading`).
     """
 
     world: World
@@ -62,8 +64,8 @@ class Schedule:
     rank_reading: Callable[[int], Reading] | None = None
 
     def rank(self, rank: int) -> Reading:
-        """A rank's reading: batches of its workers in turn, as torch's DataLoader hands them out; a worker that
-        has no batch left is passed over."""
+        """A rank's reading: batches of its workers in turn, as torch's DataLoader hands them out; a worker
+        that has no batch left is passed over."""
         if self.rank_reading is not None:
             return self.rank_reading(rank)
         lanes = self.lanes_per_rank or self.world.lanes_per_rank
