@@ -50,7 +50,7 @@ OPTIONS = [
     _number("shuffle-clump-size", "lancedb: rows that stay together."),
     _number("global-batch-size", "lancedb: samples of a step of all ranks; sets the batch of a rank."),
     _choice("shard", ["element", "file", "none"], "tfdata: what Dataset.shard divides.  [element]"),
-    _choice("auto-shard-policy", ["auto", "file", "data", "off"], "tfdata: tf.distribute's, instead of --shard."),
+    _choice("auto-shard-policy", ["auto", "file", "data", "off"], "tfdata: tf.distribute's, not --shard."),
     _number("cycle-length", "tfdata: files that interleave has open.  [1]"),
     _number("block-length", "tfdata: samples of a file in turn.  [1]"),
     _flag("drop-remainder", "tfdata: of batch()."),
@@ -89,20 +89,22 @@ def loader_options(function: Command) -> Command:
 
 
 def _names() -> list[str]:
-    @click.command()
-    def nothing() -> None:
-        pass
+    """Parameter names that click makes of OPTIONS."""
 
+    def nothing() -> None: ...
+
+    made: Command = nothing
     for option in OPTIONS:
-        nothing = option(nothing)
-    return [str(p.name) for p in nothing.params]
+        made = option(made)
+    return [str(p.name) for p in click.command("names")(made).params]
 
 
 FLAG_NAMES = _names()
 
 
 def make_loader(name: str, flags: dict[str, Any]) -> Loader:
-    """The loader with these flags; UsageError for a flag that it does not have, naming the loaders that do."""
+    """The loader with these flags; UsageError for a flag that it does not have, naming the loaders that
+    do."""
     from ..base.errors import UsageError
     from ..loaders import loader_class
 

@@ -22,8 +22,8 @@ Examples:
 
   shardtool plan --shard-sizes 146x1000 --loader shard-floor --world-size 8 --fail-on hang,lost
 
-EXIT STATUS: 0 done, 2 usage, or the loader itself refuses the configuration, 3 the manifest is damaged, 5 the host
-failed, 6 a --fail-on finding.
+EXIT STATUS: 0 done, 2 usage, or the loader itself refuses the configuration, 3 the manifest is damaged,
+5 the host failed, 6 a --fail-on finding.
 """
 
 
@@ -31,13 +31,15 @@ failed, 6 a --fail-on finding.
 @click.argument("src", nargs=-1)
 @click.option("-n", "--samples", type=int, metavar="N", help="That many samples instead of SRC.")
 @click.option("--shard-sizes", metavar="LIST", help="Samples of every shard: 10,10,10 or 146x1000.")
-@click.option("--samples-per-shard", type=int, metavar="N", help="With -n: shards of N; without it -n is one shard.")
-@click.option("--sample-bytes", type=Size(), metavar="SIZE", help="Mean stored size of a sample, where SRC has none.")
+@click.option(
+    "--samples-per-shard", type=int, metavar="N", help="With -n: shards of N.  [default: one shard]"
+)
+@click.option("--sample-bytes", type=Size(), metavar="SIZE", help="Mean stored size of a sample.")
 @click.option(
     "--world-size", "--num-shards", "world_size", type=int, default=1, show_default=True, metavar="W",
     help="Ranks: processes that train.",
 )  # fmt: skip
-@click.option("--ranks-per-node", type=int, metavar="N", help="Ranks that share a machine.  [default: min(8, W)]")
+@click.option("--ranks-per-node", type=int, metavar="N", help="Ranks of a machine.  [default: min(8, W)]")
 @click.option(
     "--workers", "--num-workers", "workers", type=int, default=0, show_default=True, metavar="N",
     help="Loader processes of a rank; 0: the rank reads itself.",
@@ -50,8 +52,10 @@ failed, 6 a --fail-on finding.
 @loader_options
 @click.option("--elastic", metavar="RANKS", help="Other world sizes to compare: 1-64, 8-64/8, 4,6,8.")
 @click.option("--elastic-workers", metavar="LIST", help="Workers to compare there.  [default: --workers]")
-@click.option("--buffer", type=int, metavar="N", help="Samples of a worker's shuffle buffer.  [default: the loader's]")
-@click.option("--samples-per-second", type=float, metavar="X", help="Wanted speed of a rank, for the bandwidth.")
+@click.option(
+    "--buffer", type=int, metavar="N", help="Samples of a worker's buffer.  [default: the loader's]"
+)
+@click.option("--samples-per-second", type=float, metavar="X", help="Wanted speed of a rank.")
 @click.option(
     "--disk-speed", type=Size(), default="500MB", show_default=True, metavar="SIZE",
     help="Bytes a second that a node reads.",
@@ -67,15 +71,16 @@ failed, 6 a --fail-on finding.
 @console_options
 def command(
     src: tuple[str, ...], samples: int | None, shard_sizes: str | None, samples_per_shard: int | None,
-    sample_bytes: int | None, world_size: int, ranks_per_node: int | None, workers: int, batch_size: int | None,
-    epochs: int, seed: int, loader: str, loader_flags: dict[str, Any], elastic: str | None,
-    elastic_workers: str | None, buffer: int | None, samples_per_second: float | None, disk_speed: int,
-    per_worker: bool, ids: bool, grid: bool, as_csv: bool, fail_on: tuple[str, ...], console: Console,
+    sample_bytes: int | None, world_size: int, ranks_per_node: int | None, workers: int,
+    batch_size: int | None, epochs: int, seed: int, loader: str, loader_flags: dict[str, Any],
+    elastic: str | None, elastic_workers: str | None, buffer: int | None, samples_per_second: float | None,
+    disk_speed: int, per_worker: bool, ids: bool, grid: bool, as_csv: bool, fail_on: tuple[str, ...],
+    console: Console,
 ) -> None:  # fmt: skip
     """Say which rank and worker reads what, what it costs, and whether it hangs.
 
-    SRC: a manifest.json, or the folder that holds it. Nothing is written, and no training library is needed: the
-    rules are the releases' own (docs/loaders).
+    SRC: a manifest.json, or the folder that holds it. Nothing is written, and no training library is needed:
+    the rules are the releases' own (docs/loaders).
     """
     from ..base.errors import UsageError
     from ..jobs.plan import PlanRequest, make_plan
@@ -84,7 +89,8 @@ def command(
 
     unknown = sorted(set(fail_on) - set(FINDINGS))
     if unknown:
-        raise UsageError(f"--fail-on does not know {', '.join(unknown)}", remedy=f"choose of {', '.join(FINDINGS)}")
+        known = ", ".join(FINDINGS)
+        raise UsageError(f"--fail-on does not know {', '.join(unknown)}", remedy=f"choose of {known}")
     made = make_loader(loader, loader_flags)
     world = World(world_size, ranks_per_node, workers, _batch(batch_size, loader_flags, world_size))
     table = _table(src, samples, shard_sizes, samples_per_shard, sample_bytes)
@@ -110,21 +116,28 @@ def _batch(batch_size: int | None, flags: dict[str, Any], world_size: int) -> in
     each = max(int(whole) // max(world_size, 1), 1)
     if batch_size is not None and batch_size != each:
         raise UsageError(
-            f"--batch-size {batch_size} and --global-batch-size {whole} contradict each other on {world_size} ranks",
+            f"--batch-size {batch_size} and --global-batch-size {whole} on {world_size} ranks contradict "
+            f"each other",
             remedy=f"leave out --batch-size (it is {each})",
         )
     return each
 
 
 def _table(
-    src: tuple[str, ...], samples: int | None, sizes: str | None, per_shard: int | None, sample_bytes: int | None
+    src: tuple[str, ...],
+    samples: int | None,
+    sizes: str | None,
+    per_shard: int | None,
+    sample_bytes: int | None,
 ) -> ShardTable:
     from ..base.errors import UsageError
     from ..jobs.plan import shard_table, table_of_counts, table_of_sizes
 
     given = [bool(src), samples is not None, sizes is not None]
     if sum(given) != 1:
-        what = "nothing to plan for" if not any(given) else "SRC, --samples and --shard-sizes exclude each other"
+        what = (
+            "nothing to plan for" if not any(given) else "SRC, --samples and --shard-sizes exclude each other"
+        )
         raise UsageError(what, remedy="give one of SRC (a manifest.json), -n N, or --shard-sizes 10,10,10")
     if sample_bytes is not None and sample_bytes < 1:
         raise UsageError("--sample-bytes must be at least 1")
@@ -146,7 +159,9 @@ def _worlds(option: str, text: str | None, least: int) -> list[int] | None:
     try:
         return parse_worlds(text, least)
     except ValueError:
-        raise UsageError(f"{option}: {text!r} is no list of numbers", remedy="write 1-64, 8-64/8 or 4,6,8") from None
+        raise UsageError(
+            f"{option}: {text!r} is no list of numbers", remedy="write 1-64, 8-64/8 or 4,6,8"
+        ) from None
 
 
 def _show(console: Console, plan: Plan, *, per_worker: bool, ids: bool, grid: bool, as_csv: bool) -> None:

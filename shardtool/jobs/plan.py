@@ -204,11 +204,8 @@ def make_plan(request: PlanRequest) -> Plan:
     lanes = loader.lanes_per_rank(world)
     workers = loader.uses_workers and world.workers_per_rank > 0
     verdict = judge(counts, table.n, world, workers)
-    ways = (
-        [*loader.ways_out(verdict.found, table.samples, world), *_tried(request, verdict)]
-        if verdict.found
-        else []
-    )
+    wrong = _wrong(counts, verdict)
+    ways = [*loader.ways_out(wrong, table.samples, world), *_tried(request, wrong)] if wrong else []
     mean = None if table.bytes is None else float(table.bytes.sum()) / table.n
     buffer, fill = loader.buffered()
     if request.buffer is not None:
@@ -224,7 +221,13 @@ def make_plan(request: PlanRequest) -> Plan:
     )  # fmt: skip
 
 
-def _tried(request: PlanRequest, verdict: Verdict) -> list[str]:
+def _wrong(counts: Counts, verdict: Verdict) -> set[str]:
+    """What one would wish otherwise: the verdict's findings, batches without samples, batches of copies."""
+    batches = {"empty batches": counts.zero_batches, "batches of copies": counts.copy_batches}
+    return verdict.found | {name for name, array in batches.items() if array.any()}
+
+
+def _tried(request: PlanRequest, wrong: set[str]) -> list[str]:
     """Other settings of the loader, run through the same counting: the words of those that leave less
     wrong."""
     found = []
@@ -237,13 +240,13 @@ def _tried(request: PlanRequest, verdict: Verdict) -> list[str]:
         except UsageError:
             continue
         workers = other.uses_workers and request.world.workers_per_rank > 0
-        now = judge(counts, request.table.n, request.world, workers)
-        cured = sorted(verdict.found - now.found)
+        now = _wrong(counts, judge(counts, request.table.n, request.world, workers))
+        cured = sorted(wrong - now)
         if cured:
             batches = counts.of_rank("batches")[0]
             low, high = int(batches.min()), int(batches.max())
             many = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-            left = f"; leaves: {', '.join(sorted(now.found))}" if now.found else ""
+            left = f"; leaves: {', '.join(sorted(now))}" if now else ""
             found.append(f"{words}: {many} batches a rank, ends: {', '.join(cured)}{left}")
     return found
 

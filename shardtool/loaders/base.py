@@ -72,7 +72,8 @@ class Loader(ABC):
         return []
 
     def ways_out(self, found: set[str], shard_samples: I64, world: World) -> list[str]:
-        """Concrete flags or counts that end what was found (names as in `schedule.verdict.FINDINGS`)."""
+        """Concrete flags or counts that end what was found: names as in `schedule.verdict.FINDINGS`, and
+        'empty batches' and 'batches of copies'."""
         return []
 
     def alternatives(self) -> list[tuple[str, Loader]]:

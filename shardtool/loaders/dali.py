@@ -305,6 +305,21 @@ class Dali(Loader):
             )
         return found
 
+    def ways_out(self, found: set[str], shard_samples: I64, world: World) -> list[str]:
+        if not found & {"empty batches", "batches of copies"}:
+            return []
+        # They come up where the smaller shards fill their last batch exactly and the larger ones need
+        # another.
+        n, batch = total(shard_samples), world.batch_size
+        small, large = n // world.ranks, -(-n // world.ranks)
+        ways = []
+        for other in (*range(batch - 1, 0, -1), *range(batch + 1, 2 * batch)):
+            if -(-small // other) == -(-large // other):
+                ways.append(f"--batch-size {other}: {-(-large // other):,} batches on every rank, none empty")
+                break
+        ways.append(f"{small * world.ranks:,} samples (leave {n % world.ranks:,} out): all shards equal")
+        return ways
+
     def alternatives(self) -> list[tuple[str, Loader]]:
         plain = replace(self, last_batch_policy="partial", pad_last_batch=True)
         filled = replace(self, last_batch_policy="fill", pad_last_batch=True)

@@ -107,7 +107,8 @@ class TFData(Loader):
         # from ids of the files laid end to end to ids of the whole data set
         first = shard_first(shard_samples)[files]
         begin = np.cumsum(shard_samples[files]) - shard_samples[files]
-        return order + np.repeat(first - begin, shard_samples[files])[order]
+        moved: I64 = order + np.repeat(first - begin, shard_samples[files])[order]
+        return moved
 
     def split(self, shard_samples: I64, world: World, epoch: int = 0, seed: int = 0) -> Schedule:
         self.check(shard_samples, world)

@@ -43,7 +43,7 @@ def show_plan(console: Console, plan: Plan) -> None:
     _capacity(console, plan)
 
 
-# -- who reads how much ---------------------------------------------------------------------------------------
+# -- who reads how much --------------------------------------------------------------------------------------
 
 
 def folded(rows: np.ndarray[Any, np.dtype[np.int64]]) -> list[tuple[list[int], list[int]]]:
@@ -52,10 +52,10 @@ def folded(rows: np.ndarray[Any, np.dtype[np.int64]]) -> list[tuple[list[int], l
     which = which.reshape(-1)
     order = np.argsort(which, kind="stable")
     bounds = np.searchsorted(which[order], np.arange(len(kinds) + 1))
-    found = [
-        (order[bounds[k] : bounds[k + 1]].tolist(), kinds[k].tolist()) for k in np.argsort(first, kind="stable")
+    return [
+        (order[bounds[k] : bounds[k + 1]].tolist(), kinds[k].tolist())
+        for k in np.argsort(first, kind="stable")
     ]
-    return found
 
 
 def _rank_table(console: Console, plan: Plan) -> None:
@@ -70,7 +70,8 @@ def _rank_table(console: Console, plan: Plan) -> None:
     rows: list[list[str]] = []
     for epochs in _alike(cube):
         for ranks, row in folded(cube[epochs[0]]):
-            rows.append([_words("epoch", epochs), _words("rank", ranks), *(show_count(row[c]) for c in show)])
+            numbers = (show_count(row[c]) for c in show)
+            rows.append([_words("epoch", epochs), _words("rank", ranks), *numbers])
     left_out = len(rows) - MOST_ROWS
     if left_out > 0:
         rows = [*rows[:MOST_ROWS], [f"... {left_out:,} more rows (--json, --csv)", "", *("" for _ in show)]]
@@ -102,7 +103,7 @@ def _worker_line(console: Console, plan: Plan) -> None:
         console.print(f"A worker delivers {each} samples in an epoch.")
 
 
-# -- what it means --------------------------------------------------------------------------------------------
+# -- what it means -------------------------------------------------------------------------------------------
 
 
 def _verdict(console: Console, plan: Plan) -> None:
@@ -114,7 +115,9 @@ def _verdict(console: Console, plan: Plan) -> None:
     elif found or plan.counts.zero_batches.any() or plan.counts.copy_batches.any():
         console.print("Verdict: runs, but not as one would wish.")
     else:
-        console.print("Verdict: even: every rank delivers the same number of batches and every sample is read once.")
+        console.print(
+            "Verdict: even: the same number of batches on every rank, and every sample is read once."
+        )
     for reason in verdict.reasons:
         console.print(f"  - {reason}")
     if plan.ways_out:
@@ -125,7 +128,7 @@ def _verdict(console: Console, plan: Plan) -> None:
         console.print(f"Note: {note}.")
 
 
-# -- other worlds ---------------------------------------------------------------------------------------------
+# -- other worlds --------------------------------------------------------------------------------------------
 
 
 def _elastic(console: Console, plan: Plan) -> None:
@@ -145,11 +148,12 @@ def _elastic(console: Console, plan: Plan) -> None:
         ["ranks", "workers", "accepted", "batches", "same steps", "resume skips / repeats", "why"],
         [[*r] for r in rows],
         title="Other worlds, with the same global batch",
-        left=0,
+        left=7,
     )  # fmt: skip
     if fine:
         ranks = sorted({r.ranks for r in fine})
-        console.print(f"The same global batches on {len(fine):,} of {len(plan.elastic):,}: ranks {spans(ranks, 30)}.")
+        many = f"{len(fine):,} of {len(plan.elastic):,}"
+        console.print(f"The same global batches on {many}: ranks {spans(ranks, 30)}.")
     advice = splits_advice(plan)
     if advice:
         console.print(advice)
@@ -165,27 +169,32 @@ def splits_advice(plan: Plan) -> str | None:
     n = plan.request.table.n
     common = smallest_splits(lanes)
     if common <= n:
-        return f"--num-splits {common:,} is the smallest that suits all of these worlds ({n % common:,} rows dropped)."
+        return f"--num-splits {common} is the smallest that suits all these worlds; it drops {n % common:,} rows."
     most = max(min(n, 5040), 1)
     best = highly_composite(min(plan.request.world.lanes, most), 1, most)
     suits = sum(1 for lane in lanes if best % lane == 0)
     return (
         f"No number of splits up to {n:,} suits all of these worlds (the smallest is {common:,}); "
-        f"--num-splits {best:,} suits {suits:,} of {len(lanes):,}."
+        f"--num-splits {best} suits {suits:,} of {len(lanes):,}."
     )
 
 
-# -- what it takes --------------------------------------------------------------------------------------------
+# -- what it takes -------------------------------------------------------------------------------------------
 
 
 def _capacity(console: Console, plan: Plan) -> None:
     facts = plan.capacity
     console.print()
     if facts["mean_sample_bytes"] is None:
-        console.print("Bytes are unknown: give --sample-bytes (mean size of a sample) for memory, disk and bandwidth.")
+        console.print(
+            "Bytes are unknown: give --sample-bytes (mean of a sample) for memory, disk, bandwidth."
+        )
     else:
         console.table(["", ""], _capacity_rows(facts), title="What it takes", left=1)
-    shards = facts["shards"]
+    shards, loader = facts["shards"], plan.request.loader
+    if facts["mean_sample_bytes"] is None and loader.unit != "shards":
+        console.print(f"{loader.name} divides {loader.unit}: the number of shards does not change the split.")
+        return
     rules = "; ".join(f"{r['rule']}{'' if r['holds'] else ' (BROKEN)'}" for r in shards["rules"])
     size = "" if shards["advised_bytes"] is None else f", {show_size(shards['advised_bytes'])}"
     console.print(
@@ -197,17 +206,22 @@ def _capacity(console: Console, plan: Plan) -> None:
 def _capacity_rows(facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
     least, most = facts["bytes_per_rank"]
     disk, buffer, read, first = facts["disk"], facts["buffer"], facts["read"], facts["first_batch"]
-    yield "a rank reads in an epoch", show_size(most) if least == most else f"{show_size(least)} to {show_size(most)}"
+    both = show_size(most) if least == most else f"{show_size(least)} to {show_size(most)}"
+    yield "a rank reads in an epoch", both
     yield "a worker", show_size(facts["bytes_per_worker"])
     yield "a node", show_size(facts["bytes_per_node"])
     times = facts["read_factor"]
-    yield "read from storage in an epoch", f"{show_size(facts['bytes_read_per_epoch'])} ({times:,} x the data set)"
+    yield (
+        "read from storage in an epoch",
+        f"{show_size(facts['bytes_read_per_epoch'])} ({times:,} x the data set)",
+    )
     yield "disk: everything on every node", show_size(disk["all_nodes_full_copy"])
     yield "disk: a node's part only", show_size(disk["per_node_copy"])
     yield "disk: only the shards that are open", show_size(disk["shards_in_flight"])
     yield f"shuffle buffers of a node ({buffer['formula']})", show_size(buffer["bytes_per_node"])
     yield (
-        f"first batch: {first['samples_per_worker']:,} samples a worker at {show_size(first['disk_speed'])}/s a node",
+        f"first batch: {first['samples_per_worker']:,} samples a worker, "
+        f"{show_size(first['disk_speed'])}/s a node",
         show_seconds(first["seconds"]),
     )
     if read["samples_per_second"]:
@@ -217,7 +231,7 @@ def _capacity_rows(facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
         yield "an epoch at that speed", show_seconds(read["epoch_seconds"])
 
 
-# -- ids ------------------------------------------------------------------------------------------------------
+# -- ids -----------------------------------------------------------------------------------------------------
 
 
 def show_ids(console: Console, plan: Plan) -> None:
@@ -242,7 +256,9 @@ def show_grid(console: Console, plan: Plan) -> None:
             rows.append([f"rank {rank}", *cells])
         width = max(len(row) for row in rows)
         rows = [[*row, *([""] * (width - len(row)))] for row in rows]
-        title = f"epoch {epoch}{' (positions in an unknown order)' if schedule.opaque else ''}; * marks a copy"
+        title = (
+            f"epoch {epoch}{' (positions in an unknown order)' if schedule.opaque else ''}; * marks a copy"
+        )
         console.print()
         console.table(["", *(f"batch {j}" for j in range(width - 1))], rows, title=title, left=width)
 
@@ -251,7 +267,8 @@ def _batched(reading: Any) -> str:
     ids, copies = reading.ids.tolist(), reading.padding.tolist()
     parts, at = [], 0
     for size in reading.batches.tolist():
-        parts.append(" ".join(f"{i}{'*' if c else ''}" for i, c in zip(ids[at : at + size], copies[at : at + size], strict=True)) or "-")
+        pairs = zip(ids[at : at + size], copies[at : at + size], strict=True)
+        parts.append(" ".join(f"{i}{'*' if c else ''}" for i, c in pairs) or "-")
         at += size
     return " | ".join(parts) if parts else "-"
 
@@ -261,6 +278,7 @@ def write_csv(plan: Plan, *, per_worker: bool) -> None:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     counts = plan.counts
+    sums = {name: counts.of_rank(name) for name in COLUMNS[2:]}
     writer.writerow(["epoch", "rank", *(["worker"] if per_worker else []), *COLUMNS])
     for epoch in range(plan.request.epochs):
         for rank in range(plan.request.world.ranks):
@@ -271,21 +289,23 @@ def write_csv(plan: Plan, *, per_worker: bool) -> None:
                     numbers = [int(getattr(counts, name)[epoch, rank, worker]) for name in COLUMNS[2:]]
                     writer.writerow([epoch, rank, worker, *start, *numbers])
             else:
-                writer.writerow([epoch, rank, *start, *(int(counts.of_rank(c)[epoch, rank]) for c in COLUMNS[2:])])
+                writer.writerow([epoch, rank, *start, *(int(sums[c][epoch, rank]) for c in COLUMNS[2:])])
     sys.stdout.write(out.getvalue())
 
 
-# -- inspect --world-size -------------------------------------------------------------------------------------
+# -- inspect --world-size ------------------------------------------------------------------------------------
 
 
 def show_floor_matrix(console: Console, matrix: FloorMatrix) -> None:
-    """Sizes of every rank's shard in every epoch, with rotation and without; bytes and label skew when known."""
+    """Sizes of every rank's shard in every epoch, with rotation and without; bytes and label skew when
+    known."""
     epochs, ranks = matrix.shard.shape
     low, high = int(matrix.size.min()), int(matrix.size.max())
     large = int((matrix.size == high).sum())
     console.print(
         f"{show_count(matrix.n)} samples over {show_count(ranks)} ranks by the floor formula: "
-        + (f"{show_count(low)} each" if low == high else f"{show_count(low)} or {show_count(high)} ({large:,} ranks)")
+        + show_count(low)
+        + (" each" if low == high else f" or {show_count(high)} ({large:,} ranks)")
     )
     console.table(
         ["rank", *(f"epoch {e}" for e in range(min(epochs, 8))), "without rotation", "bytes", "label skew"],
@@ -319,7 +339,9 @@ def floor_matrix_facts(matrix: FloorMatrix) -> dict[str, Any]:
         "world_size": int(matrix.shard.shape[1]),
         "epochs": [
             {"epoch": e, "samples": sizes, "shard": shards}
-            for e, (sizes, shards) in enumerate(zip(matrix.rotated.tolist(), matrix.shard.tolist(), strict=True))
+            for e, (sizes, shards) in enumerate(
+                zip(matrix.rotated.tolist(), matrix.shard.tolist(), strict=True)
+            )
         ],
         "without_rotation": matrix.size.tolist(),
         "first": matrix.first.tolist(),
