@@ -1,8 +1,8 @@
 """Whole shards per rank, rounded down: shards // ranks each, the remainder is never read.
 
-NVIDIA NeMo's tarred datasets (`expand_sharded_filepaths`, shard_strategy 'scatter'): rank r takes shards
-[r*f, (r+1)*f), f = shards // ranks, and each of its workers every k-th of them. open_lm plans in the same way
-(it cuts its list of shards to a multiple of ranks x workers).
+Read from `nemo/collections/asr/data/audio_to_text.py` (`expand_sharded_filepaths`, shard_strategy "scatter"):
+rank r takes shards [r*f, (r+1)*f), f = shards // ranks, and each of its workers every k-th of them. open_lm plans
+in the same way (it cuts its list of shards to a multiple of ranks x workers).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ShardFloor(Loader):
     """`shard_strategy` of NeMo; `drop_last` the DataLoader's."""
 
     name: ClassVar[str] = "shard-floor"
-    release: ClassVar[str] = "NeMo 2.x"
+    release: ClassVar[str] = "nemo_toolkit 3.0.0"
     unit: ClassVar[str] = "shards"
 
     shard_strategy: Literal["scatter", "replicate"] = "scatter"

@@ -22,7 +22,10 @@ CASES = {case["id"]: case for case in json.loads((GOLDEN / "cases.json").read_te
 def run(*words):
     """(exit status, stdout, stderr) of a real process."""
     done = subprocess.run(
-        [sys.executable, "-m", "shardtool", "plan", *map(str, words)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "shardtool", "plan", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout, done.stderr
@@ -39,13 +42,15 @@ def samples(facts, epoch=0):
     return [rank["samples"] for rank in facts["epochs"][epoch]["ranks"]]
 
 
-# -- the cases ------------------------------------------------------------------------------------------------
+# -- the cases ----------------------------------------------------------
 
 
 def test_ceil_leaves_a_worker_empty():
     case = CASES["plan-torch-ceil-empty-worker"]
     spec, expect = case["spec"], case["expect"]
-    facts = plan("-n", spec["samples"], "--num-workers", spec["num_workers"], "--loader", "torch", "--per-worker")
+    facts = plan(
+        "-n", spec["samples"], "--num-workers", spec["num_workers"], "--loader", "torch", "--per-worker"
+    )
     assert [w["samples"] for w in facts["epochs"][0]["ranks"][0]["workers"]] == expect["sizes"]
     assert facts["verdict"]["empty_workers"] == [[0, 3]]
     # the same as ranks, where the ids are the ranges
@@ -70,9 +75,18 @@ def test_dali_batch_without_samples():
     case = CASES["plan-dali-zero-batch"]
     spec, expect = case["spec"], case["expect"]
     words = [
-        "-n", spec["samples"], "--num-shards", spec["num_shards"], "--batch-size", spec["batch_size"],
-        "--pad-last-batch", "--last-batch-policy", spec["last_batch_policy"], "--epochs", spec["epochs"],
-    ]  # fmt: skip
+        "-n",
+        spec["samples"],
+        "--num-shards",
+        spec["num_shards"],
+        "--batch-size",
+        spec["batch_size"],
+        "--pad-last-batch",
+        "--last-batch-policy",
+        spec["last_batch_policy"],
+        "--epochs",
+        spec["epochs"],
+    ]
     facts = plan(*words)
     assert samples(facts, 0) == expect["shard_sizes"] and samples(facts, 1) == expect["epoch1_sizes_by_rank"]
     assert {r["batches"] for e in facts["epochs"] for r in e["ranks"]} == {expect["batches_per_shard"]}
@@ -157,21 +171,34 @@ def test_degenerate_numbers(words):
     assert status == 2 and ("Error" in err or "must be" in err)
 
 
-# -- what --json holds ----------------------------------------------------------------------------------------
+# -- what --json holds ----------------------------------------------------------
 
 
 def test_json_has_exactly_these_keys():
     facts = plan("-n", 10, "--world-size", 2, "--batch-size", 3)
     assert set(facts) == {
-        "loader", "samples", "shard_samples", "world", "epochs", "verdict", "elastic", "capacity"
-    }  # fmt: skip
+        "loader",
+        "samples",
+        "shard_samples",
+        "world",
+        "epochs",
+        "verdict",
+        "elastic",
+        "capacity",
+    }
     assert set(facts["world"]) == {"ranks", "ranks_per_node", "workers_per_rank", "batch_size"}
     assert set(facts["epochs"][0]) == {"epoch", "ranks"}
     keys = {"rank", "shard", "first", "samples", "batches", "padding", "dropped"}
     assert set(facts["epochs"][0]["ranks"][0]) == keys
     assert set(facts["verdict"]) == {
-        "hang", "uneven_batches", "empty_ranks", "empty_workers", "lost_samples", "repeated_samples", "reasons"
-    }  # fmt: skip
+        "hang",
+        "uneven_batches",
+        "empty_ranks",
+        "empty_workers",
+        "lost_samples",
+        "repeated_samples",
+        "reasons",
+    }
     more = plan("-n", 10, "--world-size", 2, "--batch-size", 3, "--ids", "--per-worker")
     assert set(more) - set(facts) == {"ids_opaque"} and more["ids_opaque"] is False
     assert set(more["epochs"][0]["ranks"][0]) - keys == {"workers", "ids", "padding_mask"}
@@ -182,16 +209,18 @@ def test_json_has_exactly_these_keys():
 
 def test_delivered_lost_and_repeated_add_up():
     for words in (
-        ["--loader", "dali", "--last-batch-policy", "partial"], ["--loader", "torch-distributed"],
-        ["--loader", "torch", "--split-over", "none"], ["--loader", "tfdata", "--shard", "none"],
-    ):  # fmt: skip
+        ["--loader", "dali", "--last-batch-policy", "partial"],
+        ["--loader", "torch-distributed"],
+        ["--loader", "torch", "--split-over", "none"],
+        ["--loader", "tfdata", "--shard", "none"],
+    ):
         facts = plan("-n", 101, "--world-size", 4, "--batch-size", 8, "--epochs", 3, *words)
         for epoch in range(3):
             lost, again = (facts["verdict"][k][epoch] for k in ("lost_samples", "repeated_samples"))
             assert sum(samples(facts, epoch)) + lost - again == 101
 
 
-# -- flags ----------------------------------------------------------------------------------------------------
+# -- flags ----------------------------------------------------------
 
 
 def test_every_field_of_every_loader_has_an_option():
@@ -213,8 +242,10 @@ def test_choices_are_those_of_the_field():
 
 
 def test_help_imports_no_numpy():
-    code = "import sys; from shardtool.cli.main import cli; cli(['plan', '--help'], standalone_mode=False); " \
-        "assert 'numpy' not in sys.modules"  # fmt: skip
+    code = (
+        "import sys; from shardtool.cli.main import cli; cli(['plan', '--help'], standalone_mode=False); "
+        "assert 'numpy' not in sys.modules"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "EXIT STATUS" in done.stdout and "Example" in done.stdout
@@ -232,15 +263,27 @@ def test_flag_of_another_loader():
     [
         (["-n", 3, "--world-size", 10], "at least equal to the requested number of shards"),
         (["-n", 9, "--stick-to-shard", "--shuffle-after-epoch"], "cannot be both true"),
-        (["-n", 9, "--dali-reader", "file", "--random-shuffle", "--shuffle-after-epoch"], "cannot be both true"),
-        (["-n", 9, "--world-size", 3, "--batch-size", 4, "--last-batch-policy", "drop"], "no data in the pipeline"),
-        (["--shard-sizes", "2x9", "--world-size", 3, "--loader", "hf", "--strategy", "shards"], "num_shards=2"),
-        (["--shard-sizes", "2x9", "--world-size", 3, "--loader", "tfdata", "--auto-shard-policy", "auto"], "2 file(s)"),
+        (
+            ["-n", 9, "--dali-reader", "file", "--random-shuffle", "--shuffle-after-epoch"],
+            "cannot be both true",
+        ),
+        (
+            ["-n", 9, "--world-size", 3, "--batch-size", 4, "--last-batch-policy", "drop"],
+            "no data in the pipeline",
+        ),
+        (
+            ["--shard-sizes", "2x9", "--world-size", 3, "--loader", "hf", "--strategy", "shards"],
+            "num_shards=2",
+        ),
+        (
+            ["--shard-sizes", "2x9", "--world-size", 3, "--loader", "tfdata", "--auto-shard-policy", "auto"],
+            "2 file(s)",
+        ),
         (["-n", 9, "--loader", "webdataset", "--resampled"], "never end"),
         (["-n", 9, "--loader", "lancedb", "--num-splits", 7, "--world-size", 2], "6 or 8"),
         (["--shard-sizes", "5,1", "--loader", "tfrecord"], "IndexError"),
     ],
-)  # fmt: skip
+)
 def test_what_the_loader_refuses(words, says):
     status, _, err = run(*words)
     assert status == 2 and "refuses" in err and says in err and "do:" in err
@@ -249,20 +292,32 @@ def test_what_the_loader_refuses(words, says):
 @pytest.mark.parametrize(
     "words",
     [
-        [], ["-n", 5, "--shard-sizes", "5"], ["--shard-sizes", "a"], ["--shard-sizes", "0,0"], ["-n", 1 << 62],
-        ["--shard-sizes", "-3"], ["-n", 5, "--epochs", 0], ["-n", 5, "--ranks-per-node", 0],
-        ["-n", 5, "--elastic", "4-2"], ["-n", 5, "--fail-on", "everything"], ["-n", 5, "--samples-per-shard", 0],
-        ["-n", 5, "--sample-bytes", 0], ["no-such-folder"], ["-n", 5, "--batch-size", 1 << 50],
-        ["-n", 10**9, "--ids"], ["-n", 96, "--loader", "lancedb", "--global-batch-size", 0],
-        ["-n", 5, "--world-size", 1 << 40], ["--shard-sizes", f"9x{1 << 60}"],
+        [],
+        ["-n", 5, "--shard-sizes", "5"],
+        ["--shard-sizes", "a"],
+        ["--shard-sizes", "0,0"],
+        ["-n", 1 << 62],
+        ["--shard-sizes", "-3"],
+        ["-n", 5, "--epochs", 0],
+        ["-n", 5, "--ranks-per-node", 0],
+        ["-n", 5, "--elastic", "4-2"],
+        ["-n", 5, "--fail-on", "everything"],
+        ["-n", 5, "--samples-per-shard", 0],
+        ["-n", 5, "--sample-bytes", 0],
+        ["no-such-folder"],
+        ["-n", 5, "--batch-size", 1 << 50],
+        ["-n", 10**9, "--ids"],
+        ["-n", 96, "--loader", "lancedb", "--global-batch-size", 0],
+        ["-n", 5, "--world-size", 1 << 40],
+        ["--shard-sizes", f"9x{1 << 60}"],
     ],
-)  # fmt: skip
+)
 def test_usage_errors(words):
     status, _, err = run(*words)
     assert status == 2 and err.strip()
 
 
-# -- what people read -----------------------------------------------------------------------------------------
+# -- what people read ----------------------------------------------------------
 
 
 def test_ten_unequal_shards_in_one_screen(tmp_path):
@@ -271,7 +326,11 @@ def test_ten_unequal_shards_in_one_screen(tmp_path):
     for source in (tmp_path, tmp_path / "manifest.json"):
         status, out, _ = run(source, "--world-size", 8, "--loader", "webdataset", "--batch-size", 10)
         assert status == 0 and len(out.splitlines()) < 45
-        assert "DDP would hang" in out and "16 shards of equal size" in out and "shuffle buffers of a node" in out
+        assert (
+            "DDP would hang" in out
+            and "16 shards of equal size" in out
+            and "shuffle buffers of a node" in out
+        )
     facts = plan(tmp_path, "--world-size", 8)
     assert facts["shard_samples"] == [90, 110] * 5 and facts["capacity"]["mean_sample_bytes"] == 1000
 
@@ -284,7 +343,9 @@ def test_damaged_manifest(tmp_path):
 
 
 def test_rows_are_folded():
-    status, out, _ = run("-n", 513 * 64 + 3, "--world-size", 512, "--batch-size", 16, "--loader", "torch-stride")
+    status, out, _ = run(
+        "-n", 513 * 64 + 3, "--world-size", 512, "--batch-size", 16, "--loader", "torch-stride"
+    )
     assert status == 0 and len(out.splitlines()) < 25
     assert "ranks 0-66" in out and "ranks 67-511" in out
 
@@ -299,22 +360,38 @@ def test_grid_ids_and_csv():
     rows = list(csv.DictReader(io.StringIO(out)))
     assert status == 0 and len(rows) == 4
     assert rows[0] == {
-        "epoch": "0", "rank": "0", "shard": "0", "first": "0", "samples": "4", "batches": "2", "padding": "1",
+        "epoch": "0",
+        "rank": "0",
+        "shard": "0",
+        "first": "0",
+        "samples": "4",
+        "batches": "2",
+        "padding": "1",
         "dropped": "0",
-    }  # fmt: skip
+    }
 
 
 def test_fail_on():
     words = ["-n", 26, "--world-size", 4, "--batch-size", 5, "--epochs", 2]
     status, out, err = run(*words, "--fail-on", "lost,repeated")
-    assert status == 6 and "Verdict" in out and "the plan is lost, repeated" in err and "--pad-last-batch" in err
+    assert (
+        status == 6 and "Verdict" in out and "the plan is lost, repeated" in err and "--pad-last-batch" in err
+    )
     assert run(*words, "--fail-on", "hang,empty,uneven")[0] == 0
 
 
 def test_elastic_of_loaders_that_follow_one_order():
-    rows = plan("-n", 1000, "--world-size", 8, "--batch-size", 4, "--loader", "torch-distributed", "--elastic", "1-8")
+    rows = plan(
+        "-n", 1000, "--world-size", 8, "--batch-size", 4, "--loader", "torch-distributed", "--elastic", "1-8"
+    )
     same = {r["ranks"]: r["same_global_batches"] for r in rows["elastic"]}
     assert same == {1: True, 2: True, 3: False, 4: True, 5: False, 6: False, 7: False, 8: True}
     assert all(r["resume_skipped"] == r["resume_repeated"] == 0 for r in rows["elastic"] if r["valid"])
-    rows = plan("-n", 1000, "--world-size", 8, "--batch-size", 4, "--elastic", "4", "--pad-last-batch")["elastic"]
-    assert not rows[0]["same_global_batches"] and rows[0]["resume_skipped"] > 0 and rows[0]["resume_repeated"] > 0
+    rows = plan("-n", 1000, "--world-size", 8, "--batch-size", 4, "--elastic", "4", "--pad-last-batch")[
+        "elastic"
+    ]
+    assert (
+        not rows[0]["same_global_batches"]
+        and rows[0]["resume_skipped"] > 0
+        and rows[0]["resume_repeated"] > 0
+    )

@@ -54,8 +54,14 @@ def materialised(schedule, rank, loader, world, counts, epoch):
     assert len(reading.ids) == counts.samples[epoch, rank].sum()
     assert (reading.batches == 0).sum() == counts.zero_batches[epoch, rank]
     ends = np.cumsum(reading.batches)
-    copies = [bool(m) and p.all() for m, p in zip(reading.batches, np.split(reading.padding, ends[:-1]), strict=True)] \
-        if len(ends) else []  # fmt: skip
+    copies = (
+        [
+            bool(m) and p.all()
+            for m, p in zip(reading.batches, np.split(reading.padding, ends[:-1]), strict=True)
+        ]
+        if len(ends)
+        else []
+    )
     assert sum(copies) == counts.copy_batches[epoch, rank]
     assert counts.first[epoch, rank] == (reading.ids[0] if len(reading.ids) else -1)
     return reading
@@ -91,9 +97,16 @@ def test_counts_are_the_ids(name, data):
 # Nobody reads a sample twice and none is lost when nothing is padded, dropped, repeated or drawn.
 EXACT = {
     "dali": {"pad_last_batch": True, "last_batch_policy": "partial"},
-    "torch": {}, "torch-stride": {}, "torch-distributed": None, "lancedb": None, "tfdata": {}, "webdataset": {},
-    "hf": {}, "tfrecord": {}, "shard-floor": None,
-}  # fmt: skip
+    "torch": {},
+    "torch-stride": {},
+    "torch-distributed": None,
+    "lancedb": None,
+    "tfdata": {},
+    "webdataset": {},
+    "hf": {},
+    "tfrecord": {},
+    "shard-floor": None,
+}
 
 
 @pytest.mark.parametrize("name", LOADERS)
@@ -113,9 +126,14 @@ def test_every_sample_once(name, world, shard_samples, epoch):
 
 @settings(max_examples=200, deadline=None)
 @given(
-    n=st.integers(1, 60), ranks=st.integers(1, 7), batch=st.integers(1, 6), epochs=st.integers(1, 5),
-    policy=st.sampled_from(["fill", "drop", "partial"]), pad=st.booleans(), stick=st.booleans(),
-)  # fmt: skip
+    n=st.integers(1, 60),
+    ranks=st.integers(1, 7),
+    batch=st.integers(1, 6),
+    epochs=st.integers(1, 5),
+    policy=st.sampled_from(["fill", "drop", "partial"]),
+    pad=st.booleans(),
+    stick=st.booleans(),
+)
 def test_dali_is_its_definition(n, ranks, batch, epochs, policy, pad, stick):
     """The reader as a generator, the iterator as the arithmetic of its counters, one rank at a time."""
     loader = loader_class("dali")(last_batch_policy=policy, pad_last_batch=pad, stick_to_shard=stick)
@@ -126,7 +144,9 @@ def test_dali_is_its_definition(n, ranks, batch, epochs, policy, pad, stick):
         return
     for rank in range(ranks):
         stream = reader(n, ranks, rank, batch, stick, pad)
-        for epoch, real in zip(range(epochs), iterator(stream, n, ranks, rank, batch, policy, pad, stick), strict=False):
+        for epoch, real in zip(
+            range(epochs), iterator(stream, n, ranks, rank, batch, policy, pad, stick), strict=False
+        ):
             reading = loader.split(np.array([n]), world, epoch).rank(rank)
             assert [reading.batch(j).tolist() for j in range(len(reading.batches))] == real
 

@@ -42,14 +42,20 @@ def test_dali_streams():
     seen = collections.Counter()
     for row in golden("dali_truth.json.gz")["rows"]:
         loader = Dali(
-            pad_last_batch=bool(row["pad_last_batch"]), stick_to_shard=bool(row["stick_to_shard"]),
-            shuffle_after_epoch=bool(row["shuffle_after_epoch"]), dali_reader=row["reader"],
-        )  # fmt: skip
+            pad_last_batch=bool(row["pad_last_batch"]),
+            stick_to_shard=bool(row["stick_to_shard"]),
+            shuffle_after_epoch=bool(row["shuffle_after_epoch"]),
+            dali_reader=row["reader"],
+        )
         world = World(row["num_shards"], batch_size=row["batch_size"])
         error = refuses(loader, row["n"], world)
         assert (error is None) == ("error" not in row), row
         if error is not None:
-            words = "cannot be both true" if row["stick_to_shard"] and row["shuffle_after_epoch"] else "at least equal"
+            words = (
+                "cannot be both true"
+                if row["stick_to_shard"] and row["shuffle_after_epoch"]
+                else "at least equal"
+            )
             assert words in error or words in row["error"]
             seen["refused"] += 1
             continue
@@ -62,7 +68,9 @@ def test_dali_streams():
             continue
         assert loader.opaque and row["meta"]["stick_to_shard"] == 1
         # The order is DALI's own; a pass over the shard still is as many samples, none of them twice.
-        size = int(np.diff(np.array([row["shard_id"], row["shard_id"] + 1]) * row["n"] // row["num_shards"])[0])
+        size = int(
+            np.diff(np.array([row["shard_id"], row["shard_id"] + 1]) * row["n"] // row["num_shards"])[0]
+        )
         length = loader.padded(row["n"], world) if row["pad_last_batch"] else size
         for start in range(0, len(real) - length + 1, length):
             piece = real[start : start + length]
@@ -92,9 +100,11 @@ def test_dali_iterators():
     seen = collections.Counter()
     for row in golden("dali_iter_truth.json.gz")["rows"]:
         loader = Dali(
-            last_batch_policy=row["policy"].lower(), pad_last_batch=row["pad_last_batch"],
-            stick_to_shard=row["stick_to_shard"], shuffle_after_epoch=row["shuffle_after_epoch"],
-        )  # fmt: skip
+            last_batch_policy=row["policy"].lower(),
+            pad_last_batch=row["pad_last_batch"],
+            stick_to_shard=row["stick_to_shard"],
+            shuffle_after_epoch=row["shuffle_after_epoch"],
+        )
         world, rank = World(row["num_shards"], batch_size=row["batch_size"]), row["shard_id"]
         error = refuses(loader, row["n"], world)
         assert (error is None) == ("epochs" in row), row
@@ -120,13 +130,17 @@ def test_lancedb_layouts():
     rows = golden("lance_truth.json.gz")["rows"]
 
     def kind(row):
-        return tuple(row[k] for k in ("n", "fragments", "shuffle", "shuffle_seed", "epoch", "shuffle_clump_size"))
+        return tuple(
+            row[k] for k in ("n", "fragments", "shuffle", "shuffle_seed", "epoch", "shuffle_clump_size")
+        )
 
     order = {kind(r): np.array(r["ranks"][0]) for r in rows if r["num_splits"] == r["world_size"] == 1}
     seen = collections.Counter()
     for row in rows:
         loader = LanceDB(
-            num_splits=row["num_splits"], shuffled=row["shuffle"], shuffle_clump_size=row["shuffle_clump_size"]
+            num_splits=row["num_splits"],
+            shuffled=row["shuffle"],
+            shuffle_clump_size=row["shuffle_clump_size"],
         )
         world, n = World(row["world_size"]), row["n"]
         error = refuses(loader, n, world)
@@ -169,7 +183,9 @@ def test_tfrecord_package():
     truth = golden("torch_wds_truth.json")
     world = World(4)
     schedule = TFRecord().split(np.array([25]), world)
-    assert [schedule.rank(r).ids.tolist() for r in range(4)] == truth["tfrecord shard=(k,4) with index: floor formula"]
+    assert [schedule.rank(r).ids.tolist() for r in range(4)] == truth[
+        "tfrecord shard=(k,4) with index: floor formula"
+    ]
     counts = TFRecord().counts(np.array([25]), World(30))
     assert counts.samples[0, :, 0].tolist() == truth["tfrecord more shards than records (25 rec, 30 shards)"]
     counts = TFRecord(index=False).counts(np.array([25]), world)
@@ -189,10 +205,13 @@ def test_webdataset():
         schedule = loader.split(np.ones(number, np.int64), world)
         return [
             schedule.lane(r, w).ids.tolist() for r in range(world.ranks) for w in range(world.lanes_per_rank)
-        ]  # fmt: skip
+        ]
 
     assert shards(World(3)) == truth["split_by_node ws=3: shards per rank"]
-    assert shards(World(2, workers_per_rank=3)) == truth["split_by_node ws=2 x 3 workers: shards per (rank,worker)"]
+    assert (
+        shards(World(2, workers_per_rank=3))
+        == truth["split_by_node ws=2 x 3 workers: shards per (rank,worker)"]
+    )
     assert shards(World(9)) == truth["more ranks than shards, empty_check=False"]
     for name, words in (
         ("default nodesplitter with world_size 2", "you need to add an explicit nodesplitter"),

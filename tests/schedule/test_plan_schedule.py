@@ -1,4 +1,5 @@
-"""The arithmetic of floor 1: intervals, delivery, elastic numbers, the floor matrix, words, verdict, capacity."""
+"""The arithmetic of floor 1: intervals, delivery, elastic numbers, the floor matrix, words, verdict,
+capacity."""
 
 import math
 
@@ -160,7 +161,7 @@ def test_one_rank_never_hangs():
 @settings(max_examples=60)
 @given(
     n=st.integers(1, 10**9), ranks=st.integers(1, 64), workers=st.integers(1, 8), mean=st.integers(1, 10**7)
-)  # fmt: skip
+)
 def test_advice_is_what_its_rules_say(n, ranks, workers, mean):
     world = World(ranks, workers_per_rank=workers)
     made = advice(n, 10, world, float(mean), unit="shards", lanes_per_rank=workers)
@@ -185,12 +186,20 @@ def test_capacity_products():
     assert made["read"]["bytes_per_second_node"] == 4 * 50 * 1000 * 3
     assert made["first_batch"]["seconds"] == pytest.approx(110 * 8 * 1000 / 1_000_000)
     assert made["read"]["epoch_seconds"] == 20 and math.isclose(made["read"]["batches_per_second"], 5)
-    unknown = capacity(counts, 16_000, 32, world, Demand(None, 300, 100, None, 1), unit="shards", lanes_per_rank=2)
+    unknown = capacity(
+        counts, 16_000, 32, world, Demand(None, 300, 100, None, 1), unit="shards", lanes_per_rank=2
+    )
     assert unknown["bytes_per_rank"] == [None, None] and unknown["first_batch"]["seconds"] is None
 
 
 def test_world_refuses_nonsense():
-    for bad in ({"ranks": 0}, {"workers_per_rank": -1}, {"batch_size": 0}, {"ranks_per_node": 0}, {"ranks": 1 << 25}):
+    for bad in (
+        {"ranks": 0},
+        {"workers_per_rank": -1},
+        {"batch_size": 0},
+        {"ranks_per_node": 0},
+        {"ranks": 1 << 25},
+    ):
         with pytest.raises(UsageError):
             World(**bad)
     world = World(20, workers_per_rank=0)
