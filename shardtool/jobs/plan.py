@@ -17,6 +17,7 @@ from ..loaders.base import Loader
 from ..schedule import matrix
 from ..schedule.capacity import Demand, capacity
 from ..schedule.counts import Counts
+from ..schedule.schedule import Schedule
 from ..schedule.verdict import Verdict, judge
 from ..schedule.world import World
 from .elastic import ElasticRow, elastic_rows
@@ -258,7 +259,7 @@ def plan_facts(plan: Plan, *, per_worker: bool = False, ids: bool = False) -> di
     """The object of `plan --json`."""
     request = plan.request
     world = request.world
-    schedules = _schedules(plan) if ids else []
+    schedules = readings(plan) if ids else []
     facts: dict[str, Any] = {
         "loader": request.loader.name,
         "samples": request.table.n,
@@ -287,7 +288,7 @@ def reasons(plan: Plan) -> list[str]:
     return [*plan.verdict.reasons, *plan.notes, *(f"way out: {w}" for w in plan.ways_out)]
 
 
-def _rank_facts(plan: Plan, epoch: int, per_worker: bool, schedules: list[Any]) -> list[dict[str, Any]]:
+def _rank_facts(plan: Plan, epoch: int, per_worker: bool, schedules: list[Schedule]) -> list[dict[str, Any]]:
     counts = plan.counts
     columns = {
         "shard": counts.shard[epoch], "first": counts.first[epoch],
@@ -312,7 +313,7 @@ def _rank_facts(plan: Plan, epoch: int, per_worker: bool, schedules: list[Any]) 
     return rows
 
 
-def _schedules(plan: Plan) -> list[Any]:
+def readings(plan: Plan) -> list[Schedule]:
     """One schedule an epoch; UsageError when all their ids are too many to print."""
     request = plan.request
     many = int(plan.counts.samples.sum())
@@ -326,8 +327,6 @@ def _schedules(plan: Plan) -> list[Any]:
         for epoch in range(request.epochs)
     ]
 
-
-readings = _schedules
 
 
 # -- inspect --world-size ------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Whole shards per rank, rounded down: shards // ranks each, the remainder is never read.
 
 Read from `nemo/collections/asr/data/audio_to_text.py` (`expand_sharded_filepaths`, shard_strategy "scatter"):
-rank r takes shards [r*f, (r+1)*f), f = shards // ranks, and each of its workers every k-th of them. open_lm plans
-in the same way (it cuts its list of shards to a multiple of ranks x workers).
+rank r takes shards [r*f, (r+1)*f), f = shards // ranks, and each of its workers every k-th of them. open_lm
+plans in the same way (it cuts its list of shards to a multiple of ranks x workers).
 """
 
 from __future__ import annotations

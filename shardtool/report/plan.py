@@ -169,7 +169,7 @@ def splits_advice(plan: Plan) -> str | None:
     n = plan.request.table.n
     common = smallest_splits(lanes)
     if common <= n:
-        return f"--num-splits {common} is the smallest that suits all these worlds; it drops {n % common:,} rows."
+        return f"--num-splits {common} is the smallest that suits all of them; it drops {n % common:,} rows."
     most = max(min(n, 5040), 1)
     best = highly_composite(min(plan.request.world.lanes, most), 1, most)
     suits = sum(1 for lane in lanes if best % lane == 0)

@@ -52,9 +52,10 @@ class Reading:
 class Schedule:
     """One epoch of a world.
 
-    `lane(rank, worker)` makes a lane's reading; nothing is kept. `opaque`: the loader's own order cannot be
-    known from outside; ids are then positions in that order. `deals`: the loader is map-style, one sampler a
-    rank, so a rank's order is that of lane 0 of a world without workers (`rank_reading`).
+    lane            (rank, worker) -> what that lane delivers; made when asked for, nothing is kept
+    opaque          the loader's own order cannot be known from outside; ids are positions in that order
+    lanes_per_rank  lanes that divide a rank's data; None: as many as the world says
+    rank_reading    of map-style loaders: batches are made per rank and only then dealt to its workers
     """
 
     world: World

@@ -100,8 +100,8 @@ def _batch_reasons(
         few = np.flatnonzero(batches[at] < high).tolist()
         found.append(
             f"ranks deliver {low:,} to {high:,} batches in {_epochs_of(uneven)}: "
-            f"{f'ranks {spans(few)} stop' if len(few) > 1 else f'rank {few[0]} stops'} first, the others wait in "
-            "the all-reduce"
+            f"{f'ranks {spans(few)} stop' if len(few) > 1 else f'rank {few[0]} stops'} first, the others wait "
+            "in the all-reduce"
         )
     if empty_workers:
         lanes = counts.samples.shape[1] * counts.samples.shape[2]
