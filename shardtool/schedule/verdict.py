@@ -98,10 +98,11 @@ def _batch_reasons(
         at = int(np.flatnonzero(uneven)[0])
         low, high = int(batches[at].min()), int(batches[at].max())
         few = np.flatnonzero(batches[at] < high).tolist()
+        who = f"ranks {spans(few)} stop" if len(few) > 1 else f"rank {few[0]} stops"
         found.append(
-            f"ranks deliver {low:,} to {high:,} batches in {_epochs_of(uneven)}: "
-            f"{f'ranks {spans(few)} stop' if len(few) > 1 else f'rank {few[0]} stops'} first, the others wait "
-            "in the all-reduce"
+            f"ranks deliver {low:,} to {high:,} batches in {_epochs_of(uneven)}: {who} first, the others "
+            f"wait in the "
+            "all-reduce"
         )
     if empty_workers:
         lanes = counts.samples.shape[1] * counts.samples.shape[2]
