@@ -355,8 +355,9 @@ for row in json.load(sys.stdin):
         options = tf.data.Options()
         policy = tf.data.experimental.AutoShardPolicy[row["policy"].upper()]
         options.experimental_distribute.auto_shard_policy = policy
-        data = distribute._AutoShardDataset(data.with_options(options), row["ranks"],
-        rank).batch(row["batch"]) try:
+        data = distribute._AutoShardDataset(data.with_options(options), row["ranks"], rank)
+        data = data.batch(row["batch"])
+        try:
             ranks.append([[int(i) for i in batch.numpy()] for batch in data])
         except tf.errors.InvalidArgumentError as error:
             ranks = str(error)
