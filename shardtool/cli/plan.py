@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .loader_options import loader_options, make_loader
-from .options import CommaList, Size, console_options
+from .options import CommaList, Size, console_options, source_options
 
 if TYPE_CHECKING:
+    from ..disk.sources import SourceOptions
     from ..jobs.plan import Plan, ShardTable
+    from ..layout.rules import Rules
     from ..report.console import Console
 
 EPILOG = """\
@@ -68,6 +70,7 @@ EXIT STATUS: 0 done, 2 usage, or the loader itself refuses the configuration, 3 
     "--fail-on", type=CommaList(), default="", metavar="WHAT[,WHAT...]",
     help="Status 6 when found: hang, empty, uneven, lost, repeated.",
 )  # fmt: skip
+@source_options
 @console_options
 def command(
     src: tuple[str, ...], samples: int | None, shard_sizes: str | None, samples_per_shard: int | None,
@@ -75,15 +78,16 @@ def command(
     batch_size: int | None, epochs: int, seed: int, loader: str, loader_flags: dict[str, Any],
     elastic: str | None, elastic_workers: str | None, buffer: int | None, samples_per_second: float | None,
     disk_speed: int, per_worker: bool, ids: bool, grid: bool, as_csv: bool, fail_on: tuple[str, ...],
-    console: Console,
+    source: SourceOptions, rules: Rules, console: Console,
 ) -> None:  # fmt: skip
     """Say which rank and worker reads what, what it costs, and whether it hangs.
 
-    SRC: a manifest.json, or the folder that holds it. Nothing is written, and no training library is needed:
-    the rules are the releases' own (docs/loaders).
+    SRC: a manifest.json or the folder that holds it (no shard is opened), or shards (their headers are read).
+    Nothing is written, and no training library is needed: the rules are the releases' own (docs/loaders).
     """
     from ..base.errors import UsageError
-    from ..jobs.plan import PlanRequest, make_plan
+    from ..jobs.host import default_jobs
+    from ..jobs.plan import PlanRequest, make_plan, shard_table
     from ..schedule.verdict import FINDINGS
     from ..schedule.world import World
 
@@ -93,7 +97,9 @@ def command(
         raise UsageError(f"--fail-on does not know {', '.join(unknown)}", remedy=f"choose of {known}")
     made = make_loader(loader, loader_flags)
     world = World(world_size, ranks_per_node, workers, _batch(batch_size, loader_flags, world_size))
-    table = _table(src, samples, shard_sizes, samples_per_shard, sample_bytes)
+    table = _counted(samples, shard_sizes, samples_per_shard, sample_bytes, bool(src))
+    if table is None:
+        table = shard_table(src, source, rules, jobs=default_jobs(), reporter=console)
     plan = make_plan(
         PlanRequest(
             made, table, world, epochs, seed, _worlds("--elastic", elastic, 1) or [],
@@ -123,31 +129,26 @@ def _batch(batch_size: int | None, flags: dict[str, Any], world_size: int) -> in
     return each
 
 
-def _table(
-    src: tuple[str, ...],
-    samples: int | None,
-    sizes: str | None,
-    per_shard: int | None,
-    sample_bytes: int | None,
-) -> ShardTable:
+def _counted(
+    samples: int | None, sizes: str | None, per_shard: int | None, sample_bytes: int | None, src: bool
+) -> ShardTable | None:
+    """The table that -n or --shard-sizes give; None for SRC."""
     from ..base.errors import UsageError
-    from ..jobs.plan import shard_table, table_of_counts, table_of_sizes
+    from ..jobs.plan import table_of_counts, table_of_sizes
 
-    given = [bool(src), samples is not None, sizes is not None]
+    given = [src, samples is not None, sizes is not None]
     if sum(given) != 1:
         what = (
             "nothing to plan for" if not any(given) else "SRC, --samples and --shard-sizes exclude each other"
         )
-        raise UsageError(what, remedy="give one of SRC (a manifest.json), -n N, or --shard-sizes 10,10,10")
+        raise UsageError(what, remedy="give one of SRC, -n N, or --shard-sizes 10,10,10")
     if sample_bytes is not None and sample_bytes < 1:
         raise UsageError("--sample-bytes must be at least 1")
     if per_shard is not None and samples is None:
         raise UsageError("--samples-per-shard goes with -n", remedy="leave it out")
     if samples is not None:
         return table_of_counts(samples, per_shard, sample_bytes)
-    if sizes is not None:
-        return table_of_sizes(sizes, sample_bytes)
-    return shard_table(src)
+    return table_of_sizes(sizes, sample_bytes) if sizes is not None else None
 
 
 def _worlds(option: str, text: str | None, least: int) -> list[int] | None:

@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..base.errors import DataError, UsageError
+from ..base.errors import DataError, UsageError, printable
+from ..base.reporting import Reporter
+from ..disk.indexfile import ShardIndex
+from ..disk.sources import SourceOptions
+from ..layout.manifest import Manifest
+from ..layout.rules import Rules
 from ..loaders.base import Loader
 from ..schedule import matrix
 from ..schedule.capacity import Demand, capacity
@@ -21,6 +26,8 @@ from ..schedule.schedule import Schedule
 from ..schedule.verdict import Verdict, judge
 from ..schedule.world import World
 from .elastic import ElasticRow, elastic_rows
+from .manifest import is_manifest
+from .scan import scan
 
 I64 = npt.NDArray[np.int64]
 
@@ -108,53 +115,64 @@ def _sized(samples: I64, sample_bytes: float | None) -> ShardTable:
     return ShardTable(names, samples, size)
 
 
-def shard_table(sources: tuple[str, ...]) -> ShardTable:
-    """Names, samples and bytes of the shards behind SRC...: for now one manifest.json, or the folder that
-    holds it.
+def shard_table(
+    sources: Sequence[str], source: SourceOptions | None = None, rules: Rules | None = None, *,
+    jobs: int = 1, reporter: Reporter | None = None,
+) -> ShardTable:  # fmt: skip
+    """Names, samples and bytes of the shards behind SRC...: from one manifest.json (or the folder that holds it)
+    without opening a shard, from anything else by a scan of headers. Labels too, where they are stored or asked for.
 
-    Raises UsageError for other sources, DataError for a manifest that is none.
+    Raises UsageError and DataError as a scan does, DataError for a manifest that is none.
     """
-    if len(sources) == 1:
-        path = sources[0]
-        if os.path.isdir(path) and os.path.isfile(os.path.join(path, "manifest.json")):
-            path = os.path.join(path, "manifest.json")
-        if path.endswith(".json"):
-            return _table_of_manifest(path)
-    raise UsageError(
-        f"{sources[0] if sources else 'SRC'}: shards without a manifest are not counted here",
-        remedy="make one with `shardtool manifest SRC... -o manifest.json`, or give -n or --shard-sizes",
-    )
+    path = _manifest_of(sources)
+    if path is not None:
+        return _table_of_manifest(path)
+    if not sources:
+        raise UsageError("nothing to plan for", remedy="give SRC, a manifest.json, -n or --shard-sizes")
+    found = scan(sources, source, rules, jobs=jobs, check_payload=False, reporter=reporter)
+    names = [printable(one.name) for one in found.index.sources]
+    samples = np.array([one.samples for one in found.index.sources], np.int64)
+    size = np.array([one.bytes for one in found.index.sources], np.int64)
+    labels = None
+    if found.index.label is not None:
+        codes = found.index.label[0 : found.index.samples]
+        labels = _by_shard(codes, samples, len(found.index.classes))
+    return ShardTable(names, samples, size, labels)
+
+
+def _manifest_of(sources: Sequence[str]) -> str | None:
+    """The manifest that SRC is, or the one in the folder that it is."""
+    if len(sources) != 1:
+        return None
+    inside = os.path.join(sources[0], "manifest.json")
+    if os.path.isfile(inside):
+        return inside if is_manifest(inside) else None
+    return sources[0] if sources[0].endswith(".json") else None
+
+
+def _by_shard(codes: npt.NDArray[np.int32], samples: I64, classes: int) -> I64:
+    """Samples of every class in every shard, int64[s, C]; samples without a label count nowhere."""
+    shard = np.repeat(np.arange(len(samples), dtype=np.int64), samples)
+    known = codes >= 0
+    cells = shard[known] * classes + codes[known]
+    return np.bincount(cells, minlength=len(samples) * classes).reshape(len(samples), classes).astype(np.int64)
 
 
 def _table_of_manifest(path: str) -> ShardTable:
-    with open(path, "rb") as file:
-        data = file.read()
-    try:
-        shards = json.loads(data)["shards"]
-        names = [_name(s["name"]) for s in shards]
-        samples = np.array([_count(s["samples"]) for s in shards], np.int64)
-        size = np.array([_count(s["bytes"]) for s in shards], np.int64)
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
-        raise DataError(
-            "this is no manifest.json of shards", file=path,
-            why=f"{type(error).__name__}: {error}; it needs a list `shards` of name, samples and bytes",
-            remedy="make one with `shardtool manifest SRC... -o manifest.json`",
-        ) from error  # fmt: skip
-    if not len(samples) or not samples.any():
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        manifest = Manifest.from_json(file.read(), file=path)
+    if not manifest.samples:
         raise DataError("the manifest has no samples", file=path, remedy="look at how it was made")
-    return ShardTable(names, samples, size)
-
-
-def _name(value: object) -> str:
-    if isinstance(value, dict):  # a name that is no UTF-8
-        return str(value["base64"])
-    return str(value)
-
-
-def _count(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST_SAMPLES:
-        raise ValueError(f"{value!r} is no count")
-    return value
+    samples = manifest.shard_samples
+    labels = None
+    if manifest.classes:
+        folder = os.fsencode(os.path.dirname(path))
+        codes = []
+        for receipt in manifest.shards:
+            with ShardIndex(os.path.join(folder, os.fsencode(receipt.index)), receipt.name, check=False) as index:
+                codes.append(index.column("label"))
+        labels = _by_shard(np.concatenate(codes), samples, len(manifest.classes))
+    return ShardTable([r.name for r in manifest.shards], samples, manifest.shard_sizes, labels)
 
 
 # -- the plan ------------------------------------------------------------------------------------------------

@@ -108,7 +108,8 @@ def tfrecord_fields_sample(paths: Sequence[bytes], index: Index) -> dict[str, di
 
     paths  of index.sources, in their order
 
-    Fewer where they are large. Feature -> {"type": "bytes" | "float" | "int64", "samples", "bytes" (of its values), "fewest", "most"
+    Fewer where they are large.
+    Feature -> {"type": "bytes" | "float" | "int64", "samples", "bytes" (of its values), "fewest", "most"
     (values in one sample), "sampled": records looked into}; "type" is "mixed" where records disagree, "empty"
     where none has a value. {} when a record is no tf.train.Example.
     """
