@@ -171,6 +171,9 @@ class Way:
     peak: int = 0
 
 
+LOADS: list[float] = []  # load average before every run: 0 to 1.5 on a quiet machine, from the benchmark's own work
+
+
 def ways(kind: str, samples: int) -> list[Way]:
     """Copy, shardtool and the peer, in this order."""
     python = sys.executable
@@ -205,6 +208,7 @@ def run(way: Way, source: str, out: str) -> None:
         os.makedirs(out)
     warm(source)
     subprocess.run(["sync", "-f", os.path.dirname(out)], check=True)
+    LOADS.append(os.getloadavg()[0])
     started = time.monotonic()
     peak = _peak_of(way.command(source, out))
     subprocess.run(["sync", "-f", out], check=True)
@@ -237,8 +241,7 @@ def measure(kind: str, samples: int, work: str, rounds: int, peer_rounds: int) -
             run(way, source, out)
             if check(out, kind) != expected:
                 raise SystemExit(f"{way.name}: the output does not hold the samples of the input")
-            load = os.getloadavg()[0]
-            print(f"{kind:9}{way.name:50}{way.seconds[-1]:8.2f} s, load {load:.1f}", file=sys.stderr)
+            print(f"{kind:9}{way.name:50}{way.seconds[-1]:8.2f} s, load {LOADS[-1]:.1f}", file=sys.stderr)
     shutil.rmtree(out)
     return rows(kind, samples, copy, ours, peer)
 
@@ -266,11 +269,12 @@ def machine(work: str) -> str:
     """The machine in one line: processor, cores, memory, kernel, file system, Python."""
     with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
         found = re.search(r"^model name\s*:\s*(.*)$", file.read(), re.M)
-    system = subprocess.run(["stat", "-f", "-c", "%T", work], capture_output=True, text=True, check=True)
+    command = ["df", "--output=fstype", work]
+    system = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (
         f"{found[1] if found else platform.machine()}, {len(os.sched_getaffinity(0))} cores, "
-        f"{memory:.0f} GiB of memory, Linux {platform.release()}, {system.stdout.strip()}, "
+        f"{memory:.0f} GiB of memory, Linux {platform.release()}, {system}, "
         f"Python {platform.python_version()}"
     )
 
@@ -291,7 +295,7 @@ def main() -> None:
         if options.only in (None, kind):
             work = os.path.abspath(options.work)
             lines += measure(kind, samples, work, options.rounds, options.peer_rounds)
-    print(machine(options.work) + "\n")
+    print(machine(options.work) + f"; load {min(LOADS):.1f} to {max(LOADS):.1f}\n")
     print("| Data | Way | Seconds | Times the copy | Largest process |\n|---|---|---|---|---|")
     print("\n".join(lines))
 
