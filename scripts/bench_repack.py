@@ -1,6 +1,6 @@
 """How long a repack takes, against a plain copy and against what people use now.
 
-    python scripts/bench_repack.py --work /some/disk/bench            full size: about 12 GB of free space
+    python scripts/bench_repack.py --work /some/disk/bench            full size: about 4 GB of free space
     python scripts/bench_repack.py --work /some/disk/bench --records 50000 --samples 5000 --rounds 2
 
 Every run is a whole process, from an input that is in the page cache to an output that is on the disk: all of
