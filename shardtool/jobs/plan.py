@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Sequence
@@ -26,7 +27,6 @@ from ..schedule.schedule import Schedule
 from ..schedule.verdict import Verdict, judge
 from ..schedule.world import World
 from .elastic import ElasticRow, elastic_rows
-from .manifest import is_manifest
 from .scan import scan
 
 I64 = npt.NDArray[np.int64]
@@ -146,7 +146,7 @@ def _manifest_of(sources: Sequence[str]) -> str | None:
         return None
     inside = os.path.join(sources[0], "manifest.json")
     if os.path.isfile(inside):
-        return inside if is_manifest(inside) else None
+        return inside
     return sources[0] if sources[0].endswith(".json") else None
 
 
@@ -160,7 +160,10 @@ def _by_shard(codes: npt.NDArray[np.int32], samples: I64, classes: int) -> I64:
 
 def _table_of_manifest(path: str) -> ShardTable:
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        manifest = Manifest.from_json(file.read(), file=path)
+        text = file.read()
+    if '"shardtool"' not in text:
+        return _table_of_list(path, text)
+    manifest = Manifest.from_json(text, file=path)
     if not manifest.samples:
         raise DataError("the manifest has no samples", file=path, remedy="look at how it was made")
     samples = manifest.shard_samples
@@ -173,6 +176,30 @@ def _table_of_manifest(path: str) -> ShardTable:
                 codes.append(index.column("label"))
         labels = _by_shard(np.concatenate(codes), samples, len(manifest.classes))
     return ShardTable([r.name for r in manifest.shards], samples, manifest.shard_sizes, labels)
+
+
+def _table_of_list(path: str, text: str) -> ShardTable:
+    """A list of shards that another tool wrote: {"shards": [{"name", "samples", "bytes"}, ...]}."""
+    try:
+        shards = json.loads(text)["shards"]
+        samples = np.array([_count(one["samples"]) for one in shards], np.int64)
+        size = np.array([_count(one["bytes"]) for one in shards], np.int64)
+        names = [str(one["name"]) for one in shards]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            "this is no manifest.json of shards", file=path,
+            why=f"{type(error).__name__}: {error}; it needs a list `shards` of name, samples and bytes",
+            remedy="make one with `shardtool manifest SRC... -o manifest.json`",
+        ) from None  # fmt: skip
+    if not samples.any():
+        raise DataError("the manifest has no samples", file=path, remedy="look at how it was made")
+    return ShardTable(names, samples, size)
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST_SAMPLES:
+        raise ValueError(f"{value!r} is no count")
+    return value
 
 
 # -- the plan ------------------------------------------------------------------------------------------------

