@@ -74,6 +74,7 @@ def named_stream(seed: int, *names: str | int) -> int:
 # What follows is for simulating other people's shuffles. No byte that shardtool writes depends on it.
 
 Generator = np.random.Generator
+PythonRandom = random.Random
 
 
 def generator(seed: int, *names: str | int) -> Generator:

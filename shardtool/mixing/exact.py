@@ -6,14 +6,13 @@ them. All functions work on positions of the stream that the buffer reads, like 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from ..base.foreign_rng import MinStd, philox_words, std_shuffle
-from ..base.seeds import Generator, numpy_default_rng, python_below, python_random
+from ..base.seeds import Generator, PythonRandom, numpy_default_rng, python_below, python_random
 from .buffers import growing, replace
 
 I64 = npt.NDArray[np.int64]
@@ -89,7 +88,7 @@ def torch(n: int, capacity: int, seed: int) -> I64:
 class PythonPicks:
     """webdataset's picks: `rng.randint(0, len(buf) - 1)`."""
 
-    def __init__(self, source: random.Random) -> None:
+    def __init__(self, source: PythonRandom) -> None:
         self.source = source
 
     def one(self, bound: int) -> int:

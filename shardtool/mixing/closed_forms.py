@@ -1,0 +1,351 @@
+"""Mixing score and design effect without a simulation: instant at any size, and good for curves and targets.
+
+Everything a buffer does to a batch is decided by pairs. Two samples of one batch lay `lag` apart in the stream that
+the buffer reads, and the law of the lag is the buffer's signature: Laplace with scale B for a rolling buffer, a
+triangle on [0, B] for a window, halving steps of B/2 for the half flush. With the shards in random order only one
+thing about the lag matters: whether it ends in the same shard (probability q). With the shards in order the lag is
+the source distance itself, and the score is its overlap with a full shuffle's triangle 2(1-d).
+
+Limits (n and B large, edges of an epoch negligible unless stated); tests hold them against simulation.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+F64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What decides the closed forms.
+
+    law          'rolling', 'half', 'windows', 'spread', 'within', 'clumps', 'full' (Kernel.law)
+    n, shard     samples in all, samples a shard (n: one shard)
+    batch        samples a rank's batch
+    buffer       samples a buffer
+    shuffled     shards in random order
+    cycle        shards read in turn
+    ranks        whose batches make up a step; lanes: buffers of one rank
+    ranges       ranks read contiguous ranges (else whole shards, dealt in turn)
+    one_stream   ranks take every k-th sample of one shuffled stream
+    classes      classes in the source when it is stored in order as one shard
+    rho          how much a shard is of one class: 1 all, 0 as the whole source
+    repacked     the stored order is itself a full shuffle
+    """
+
+    law: str
+    n: int
+    shard: float
+    batch: int
+    buffer: int
+    shuffled: bool = False
+    cycle: int = 1
+    ranks: int = 1
+    lanes: int = 1
+    ranges: bool = False
+    one_stream: bool = False
+    grouped: bool = False
+    classes: int = 10
+    rho: float = 1.0
+    repacked: bool = False
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """score 0..100 and design effect 1..batch of a global batch; None: no closed form."""
+
+    score: float | None
+    deff: float | None
+
+
+def forecast(s: Setting) -> Forecast:
+    """Score and design effect of the batches of one step (all ranks)."""
+    step = s.batch * s.ranks
+    if s.repacked or s.law == "full" or (s.buffer >= s.n and s.law in ("rolling", "half", "windows")):
+        return Forecast(100.0, 1.0)
+    if s.n < 2 or s.batch < 2:
+        return Forecast(None, None)
+    if s.shard >= s.n:
+        q = _same_cell(s, s.n / s.classes) if s.ranks == 1 else None
+        deff = None if q is None else design_effect(q, s.classes, step, s.rho)
+        return Forecast(_in_order(s), deff)
+    q = _same_cell(s, s.shard)
+    if q is not None and s.ranks > 1 and not s.one_stream:
+        q *= (s.batch - 1) / (step - 1)  # samples of different ranks never share a shard
+    if s.law == "clumps":  # the clumps themselves are in random order
+        q = same_cell(step, 0.0, s.buffer)
+        return Forecast(100 * (1 - q), design_effect(q + (1 - q) * s.shard / s.n, s.n / s.shard, step, s.rho))
+    deff = None if q is None else design_effect(q, s.n / s.shard, step, s.rho)
+    if s.shuffled:
+        score = None if q is None else 100 * min(1.0, max(0.0, shard_score(q, s.n / s.shard)))
+    else:
+        score = _in_order(s)
+    return Forecast(score, deff)
+
+
+# -- with random shard order: the probability of the same shard ------------------------------------------------------
+
+
+def shard_score(q: float, shards: float) -> float:
+    """Score (0..1) when pairs share a shard with probability q: 1 - (q - 1/K) / (1 - 1/K)."""
+    return 1 - (q - 1 / shards) / (1 - 1 / shards)
+
+
+def design_effect(q: float, classes: float, batch: int, rho: float = 1.0) -> float:
+    """1 + (b-1) rho (q - 1/K) / (1 - 1/K): noise of a batch mean when classes lie together in cells."""
+    return 1 + (batch - 1) * rho * (q - 1 / classes) / (1 - 1 / classes)
+
+
+def laplace_cell(x: float) -> float:
+    """P(two samples at a Laplace lag of scale B lie in one cell of width w), x = B/w: 1 - x (1 - e^(-1/x))."""
+    return 1 - x * -math.expm1(-1 / x) if x > 0 else 1.0
+
+
+def same_cell(batch: int, scale: float, width: float) -> float:
+    """The same for two samples of one batch: their lag is the distance of their places in the batch (triangle on
+    1..b-1) plus a Laplace lag of scale B.
+
+    E max(0, 1 - |lag|/w) for places d apart: the triangle kernel t solves h - B^2 h'' = t, so that
+    h(d) = t(d) + (B/2w) (e^(-|d+w|/B) - 2 e^(-|d|/B) + e^(-|d-w|/B)).
+    """
+    d = np.arange(1, batch, dtype=np.float64)
+    weight = 2 * (batch - d) / (batch * (batch - 1))
+    h = np.maximum(0, 1 - d / width)
+    if scale > 0:
+        h += scale / (2 * width) * (
+            np.exp(-(d + width) / scale) - 2 * np.exp(-d / scale) + np.exp(-np.abs(d - width) / scale)
+        )  # fmt: skip
+    return float(weight @ h)
+
+
+def window_cell(size: float, width: float) -> float:
+    """P(same cell) for two samples of one tumbling window: 1/k for k whole shards, 1 inside one; else averaged over
+    where the window falls, E max(0, 1 - lag/w) with lag on the triangle [0, size]."""
+    if size >= width and size % width == 0:
+        return width / size
+    if width % size == 0:
+        return 1.0
+    x = size / width
+    return 1 - x / 3 if x <= 1 else 1 / x - 1 / (3 * x * x)
+
+
+def half_cell(size: int, width: float) -> float:
+    """P(same cell) for the half flush: with probability 1/3 of the same block of B/2, 2/3 2^-k of blocks k apart."""
+    half = size / 2
+    total = _mean_cell(0, half, width) / 3
+    for k in range(1, 60):
+        total += 2 / 3 * 2.0**-k * _mean_cell(k * half, half, width)
+        if (k - 1) * half > width:
+            break
+    return total
+
+
+def _mean_cell(center: float, spread: float, width: float) -> float:
+    """E max(0, 1 - |lag|/w), lag a triangle of half-width `spread` around `center`."""
+    u = (np.arange(2000) + 0.5) / 1000 - 1  # [-1, 1]
+    return float((np.maximum(0, 1 - np.abs(center + u * spread) / width) * (1 - np.abs(u))).sum() / 1000)
+
+
+def spread_cell(reach: float, width: float) -> float:
+    """P(same shard) when a shard's samples move by U(-(R-m)/2, (R-m)/2): m times the integral of the squared density
+    of a shard, the convolution of uniforms of widths m and R-m (averaged over R in 0.75..1.25 reach)."""
+    total = 0.0
+    for factor in np.linspace(0.775, 1.225, 10):
+        move = max(0.0, reach * float(factor) - width)
+        total += (width / move) * (1 - width / (3 * move)) if move >= width else 1 - move / (3 * width)
+    return total / 10
+
+
+def _same_cell(s: Setting, width: float) -> float | None:
+    """P(two samples of a batch of one lane share a cell of `width` stored samples)."""
+    batch = s.batch * s.ranks if s.one_stream else s.batch
+    if s.law == "rolling":
+        scale = math.sqrt(s.buffer * (s.buffer - 1.0))
+        if s.cycle > 1 and width < s.n:
+            if s.buffer < 2 * s.cycle:  # the lag still knows the turn: same shard only at multiples of the cycle
+                return _no_buffer_cycle(batch, width, s.cycle) if s.buffer <= 1 else None
+            return same_cell(batch, scale, s.cycle * width) / s.cycle
+        return same_cell(batch, scale, width)
+    if s.law == "within":
+        return same_cell(batch, 0.0, width)
+    if s.law == "windows":
+        return window_cell(s.buffer, width)
+    if s.law == "spread":
+        return spread_cell(s.buffer, width)
+    if s.law == "half":
+        if s.cycle > 1:
+            return half_cell(s.buffer, s.cycle * width) / s.cycle if s.buffer >= 2 * s.cycle else None
+        return half_cell(s.buffer, width) if s.buffer > 1 else same_cell(batch, 0.0, width)
+    return None
+
+
+def _no_buffer_cycle(batch: int, width: float, cycle: int) -> float:
+    d = np.arange(cycle, batch, cycle, dtype=np.float64)
+    weight = 2 * (batch - d) / (batch * (batch - 1))
+    return float((weight * np.maximum(0, 1 - d / (cycle * width))).sum())
+
+
+# -- files in order: overlap of the distance law with a full shuffle's ----------------------------------------------
+
+
+def _in_order(s: Setting) -> float | None:
+    lanes = s.ranks * s.lanes
+    if s.cycle > 1 and s.shard < s.n:
+        return None
+    if s.law == "within" and s.shard < s.n:
+        return 0.0
+    if s.ranges and lanes > 1:
+        if s.law != "rolling":
+            return None
+        return 100 * ranges_score(s.buffer * lanes / s.n, s.batch, s.ranks, s.lanes)
+    if lanes > 1 and not s.one_stream and s.buffer < s.shard:
+        return None
+    beta = s.buffer * (1 if s.one_stream else lanes) / s.n
+    if s.law == "rolling":
+        return 100 * rolling_score(beta) if s.buffer > 1 else 0.0
+    if s.law == "windows":
+        return 100 * window_score(beta) if s.buffer > 1 else 0.0
+    if s.law == "half":
+        return 100 * half_score(beta) if s.buffer > 1 else 0.0
+    return None
+
+
+def _grid(scale: float) -> F64:
+    """Distances in (0, 1]: fine near 0 on the scale of the buffer, then even."""
+    near = np.geomspace(min(scale, 0.5) * 1e-3, 1.0, 700)
+    return np.unique(np.concatenate([[0.0], near, np.linspace(0, 1, 700)]))
+
+
+def overlap(d: F64, density: F64) -> float:
+    """Integral of min(density, 2(1-d)): 1 - total variation against a full shuffle."""
+    density = density / _area(density, d)
+    return _area(np.minimum(density, 2 * (1 - d)), d)
+
+
+def _area(y: F64, x: F64) -> float:
+    return float(((y[1:] + y[:-1]) / 2 * np.diff(x)).sum())
+
+
+def rolling_pair_density(beta: float, d: F64, moments: int = 160) -> F64:
+    """Density of the source distance (in units of n) of two samples of a batch, averaged over the epoch.
+
+    At output time u a sample of the fill [0, beta] is left with density A = e^(-u/beta)/beta, a later one x with
+    e^(-(u+beta-x)/beta)/beta; from u = 1-beta on the drain is a shuffled snapshot. The density of the distance is
+    2 x the autocorrelation of that, in three parts: both of the fill, both later, one of each.
+    """
+    u = np.concatenate([(np.arange(moments) + 0.5) / moments * (1 - beta), [1 - beta]])[:, None]  # [moments+1, 1]
+    weight = np.concatenate([np.full(moments, (1 - beta) / moments), [beta]])
+    a = np.exp(-u / beta) / beta
+    gap = d[None, :]
+    fill = a * a * np.maximum(0, beta - gap)
+    later = np.where(gap <= u, (np.exp(-gap / beta) - np.exp((gap - 2 * u) / beta)) / (2 * beta), 0)
+    low, high = np.maximum(0, beta - gap), np.minimum(beta, u + beta - gap)
+    mixed = a * (np.exp(-(u + beta - gap - high) / beta) - np.exp(-(u + beta - gap - low) / beta))
+    return weight @ (2 * (fill + later + np.where(high > low, mixed, 0)))
+
+
+def rolling_score(beta: float) -> float:
+    """Score (0..1) of a rolling buffer of beta * n over files in order."""
+    if beta >= 1:
+        return 1.0
+    d = _grid(beta)
+    return overlap(d, rolling_pair_density(beta, d))
+
+
+def ranges_score(beta: float, batch: int, ranks: int, lanes: int) -> float:
+    """The same when every rank (lane) reads a contiguous range with a buffer of beta of it, for the batch of all
+    ranks: pairs of one lane lie within its range; pairs of two ranks lie k ranges apart, plus the difference."""
+    parts = ranks * lanes
+    d = _grid(min(beta, 1.0) / parts)
+    if beta >= 1:
+        def within(x: F64) -> F64:
+            return np.where(x <= 1, 2 * (1 - np.minimum(x, 1)), 0)
+    else:
+        base = _grid(beta)
+        density = rolling_pair_density(beta, base)
+
+        def within(x: F64) -> F64:
+            return np.where(x <= 1, np.interp(x, base, density), 0)  # fmt: skip
+
+    same = (batch - 1) / (batch * ranks - 1)
+    total = same * parts * within(d * parts)
+    for k in range(1, ranks):
+        apart = k * lanes  # lanes of one number are read at the same time
+        total = total + (1 - same) * 2 * (ranks - k) / (ranks * (ranks - 1)) * parts / 2 * (
+            within(np.abs(d * parts - apart))
+        )
+    return overlap(d, total)
+
+
+def window_score(beta: float) -> float:
+    """Score (0..1) of tumbling windows of beta * n over files in order: the triangle [0, beta] against [0, 1]."""
+    if beta >= 1:
+        return 1.0
+    d = _grid(beta)
+    return overlap(d, np.maximum(0, 2 * (beta - d) / beta**2))
+
+
+def half_score(beta: float) -> float:
+    """Score (0..1) of the half flush over files in order: the mixture of blocks of B/2 in every flush, followed
+    through the epoch (block t+1 enters with weight 1/2 and halves with every flush)."""
+    if beta >= 1:
+        return 1.0
+    half = beta / 2
+    steps = max(1, round((1 - half) / half))
+    if steps > 200:
+        lags = np.concatenate([[1 / 3], 2 / 3 * 2.0 ** -np.arange(1, 60)])
+    else:
+        mixture = np.zeros(steps + 1)
+        mixture[:2] = 0.5
+        lags = np.zeros(steps + 1)
+        for t in range(steps):
+            weight = 1.5 if t == steps - 1 else 1.0  # the last half is delivered too
+            lags += weight * _lag_weights(mixture)
+            if t + 2 <= steps:
+                mixture = mixture / 2
+                mixture[t + 2] = 0.5
+        lags /= lags.sum()
+    d = _grid(half)
+    density = np.zeros_like(d)
+    for k, share in enumerate(lags):
+        if share > 1e-12:
+            kernel = np.maximum(0, 1 - np.abs(d - k * half) / half) / half
+            density += share * (2 * kernel if k == 0 else kernel)
+    return overlap(d, density)
+
+
+def _lag_weights(mixture: F64) -> F64:
+    both = np.correlate(mixture, mixture, "full")[len(mixture) - 1 :]
+    both[1:] *= 2
+    return both
+
+
+def rolling_freshness(n: int, buffer: int) -> float:
+    """How much more often than by chance pairs meet again when every epoch reads the same order: n / (4B)."""
+    return n / (4 * buffer)
+
+
+# -- targets -----------------------------------------------------------------------------------------------------------
+
+
+def buffer_for(s: Setting, target: float) -> int | None:
+    """Smallest buffer whose forecast reaches `target` (0..100); None: none below the lane's share of the data."""
+    most = s.n if s.one_stream else s.n // (s.ranks * s.lanes)
+    reach = forecast(replace(s, buffer=max(1, most - 1))).score
+    if reach is None or reach < target:
+        return None
+    low, high = 1, max(1, most - 1)  # forecast(high) reaches it; windows are only nearly monotone
+    while low < high and high - low > max(1, low // 1000):
+        mid = math.isqrt(low * high) if high > 4 * low else (low + high) // 2
+        mid = min(max(mid, low + 1), high - 1) if high - low > 1 else low
+        score = forecast(replace(s, buffer=mid)).score
+        if score is not None and score >= target:
+            high = mid
+        else:
+            low = mid
+    return high
