@@ -11,11 +11,14 @@ Limits (n and B large, edges of an epoch negligible unless stated); tests hold t
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+
+from .metrics import distance_edges, distance_null, source_tv
 
 F64 = npt.NDArray[np.float64]
 
@@ -32,6 +35,7 @@ class Setting:
     cycle        shards read in turn
     ranks        whose batches make up a step; lanes: buffers of one rank
     ranges       ranks read contiguous ranges (else whole shards, dealt in turn)
+    dealt        the shards themselves are dealt in stored order: a lane has every k-th of them, in every epoch
     one_stream   ranks take every k-th sample of one shuffled stream
     classes      classes in the source when it is stored in order as one shard
     rho          how much a shard is of one class: 1 all, 0 as the whole source
@@ -48,6 +52,7 @@ class Setting:
     ranks: int = 1
     lanes: int = 1
     ranges: bool = False
+    dealt: bool = False
     one_stream: bool = False
     grouped: bool = False
     classes: int = 10
@@ -74,7 +79,7 @@ def forecast(s: Setting) -> Forecast:
         q = _same_cell(s, s.n / s.classes) if s.ranks == 1 else None
         deff = None if q is None else design_effect(q, s.classes, step, s.rho)
         return Forecast(_in_order(s), deff)
-    q = _same_cell(s, s.shard)
+    inside = q = _same_cell(s, s.shard)
     if q is not None and s.ranks > 1 and not s.one_stream:
         q *= (s.batch - 1) / (step - 1)  # samples of different ranks never share a shard
     if s.law == "clumps":  # the clumps themselves are in random order
@@ -82,7 +87,10 @@ def forecast(s: Setting) -> Forecast:
         return Forecast(100 * (1 - q), design_effect(q + (1 - q) * s.shard / s.n, s.n / s.shard, step, s.rho))
     deff = None if q is None else design_effect(q, s.n / s.shard, step, s.rho)
     if s.shuffled:
-        score = None if q is None else 100 * min(1.0, max(0.0, shard_score(q, s.n / s.shard)))
+        if inside is not None and s.dealt and s.ranks * s.lanes > 1:
+            score: float | None = 100 * dealt_score(s, inside)
+        else:
+            score = None if q is None else 100 * min(1.0, max(0.0, shard_score(q, s.n / s.shard)))
     else:
         score = _in_order(s)
     return Forecast(score, deff)
@@ -99,6 +107,47 @@ def shard_score(q: float, shards: float) -> float:
 def design_effect(q: float, classes: float, batch: int, rho: float = 1.0) -> float:
     """1 + (b-1) rho (q - 1/K) / (1 - 1/K): noise of a batch mean when classes lie together in cells."""
     return 1 + (batch - 1) * rho * (q - 1 / classes) / (1 - 1 / classes)
+
+
+def dealt_score(s: Setting, q: float) -> float:
+    """Score (0..1) when a lane holds every k-th shard of the stored order and shuffles those among themselves.
+
+    A batch is of one lane, a step of one lane of every rank: two of its samples lie in the same shard (probability q
+    inside a lane) or a number of shards apart that their lanes fix modulo k. Distances between neighbouring shards
+    of one lane never occur, which the score sees; summed here over the bins of the score itself.
+    """
+    shards, lanes = round(s.n / s.shard), s.ranks * s.lanes
+    edges = distance_edges(s.n)
+    null = distance_null(s.n, edges)
+    apart = np.arange(shards)
+    pairs = 2.0 * (shards - apart)  # pairs of shards `apart`, both ways round
+    same = (s.batch - 1) / (s.batch * s.ranks - 1)  # pairs of one rank
+    weight = np.where(apart % lanes == 0, pairs, 0)
+    weight[0] = 0
+    weight *= (1 - q) * same / max(weight.sum(), 1)
+    weight[0] = q * same
+    if s.ranks > 1:
+        # Worker w of rank r reads shards r + ranks * (w + lanes_per_rank * j): ranks differ by 1..ranks-1.
+        other = np.zeros(shards)
+        for off in range(1, s.ranks):
+            for at in (off, lanes - off):
+                hits = apart % lanes == at % lanes
+                other[hits] += (s.ranks - off) * (shards - apart[hits])
+        weight += (1 - same) * other / other.sum()
+    # Cumulative share of pairs closer than each edge: shards k apart spread the triangle (k-1, k+1) of their sizes.
+    x = edges / s.shard
+    k = np.minimum(np.floor(x).astype(np.int64), shards)
+    total = np.concatenate([[0.0], np.cumsum(weight), [weight.sum()] * 2])  # total[k] = weights below k
+    padded = np.concatenate([weight, [0.0, 0.0, 0.0]])
+    rise = x - k  # 0..1
+    closer = total[np.maximum(k, 0)] + padded[k] * (1 - (1 - rise) ** 2 / 2) + padded[k + 1] * rise**2 / 2
+    # Within a shard the distance has no sign: its triangle is (0, 1), twice as steep.
+    first = np.minimum(x, 1)
+    own = weight[0] * (1 - (1 - first) ** 2)
+    closer += own - weight[0] * np.where(k == 0, 1 - (1 - rise) ** 2 / 2, 1.0)
+    tv = 0.5 * float(np.abs(np.diff(closer) - null).sum())
+    worst = source_tv(s.n, s.batch * s.ranks, edges, null)
+    return min(1.0, max(0.0, (worst - tv) / worst))
 
 
 def laplace_cell(x: float) -> float:
@@ -217,8 +266,8 @@ def _in_order(s: Setting) -> float | None:
 
 def _grid(scale: float) -> F64:
     """Distances in (0, 1]: fine near 0 on the scale of the buffer, then even."""
-    near = np.geomspace(min(scale, 0.5) * 1e-3, 1.0, 700)
-    return np.unique(np.concatenate([[0.0], near, np.linspace(0, 1, 700)]))
+    near = np.geomspace(min(scale, 0.5) * 1e-3, 1.0, 400)
+    return np.unique(np.concatenate([[0.0], near, np.linspace(0, 1, 400)]))
 
 
 def overlap(d: F64, density: F64) -> float:
@@ -231,7 +280,7 @@ def _area(y: F64, x: F64) -> float:
     return float(((y[1:] + y[:-1]) / 2 * np.diff(x)).sum())
 
 
-def rolling_pair_density(beta: float, d: F64, moments: int = 160) -> F64:
+def rolling_pair_density(beta: float, d: F64, moments: int = 64) -> F64:
     """Density of the source distance (in units of n) of two samples of a batch, averaged over the epoch.
 
     At output time u a sample of the fill [0, beta] is left with density A = e^(-u/beta)/beta, a later one x with
@@ -243,12 +292,16 @@ def rolling_pair_density(beta: float, d: F64, moments: int = 160) -> F64:
     a = np.exp(-u / beta) / beta
     gap = d[None, :]
     fill = a * a * np.maximum(0, beta - gap)
-    later = np.where(gap <= u, (np.exp(-gap / beta) - np.exp((gap - 2 * u) / beta)) / (2 * beta), 0)
+    # Exponents above 0 belong to places that the masks leave out.
+    later = np.exp(-gap / beta) - np.exp(np.minimum(gap - 2 * u, 0) / beta)
+    later = np.where(gap <= u, later / (2 * beta), 0)
     low, high = np.maximum(0, beta - gap), np.minimum(beta, u + beta - gap)
-    mixed = a * (np.exp(-(u + beta - gap - high) / beta) - np.exp(-(u + beta - gap - low) / beta))
+    near, far = np.minimum(high + gap - u - beta, 0), np.minimum(low + gap - u - beta, 0)
+    mixed = a * (np.exp(near / beta) - np.exp(far / beta))
     return weight @ (2 * (fill + later + np.where(high > low, mixed, 0)))
 
 
+@functools.lru_cache(maxsize=4096)
 def rolling_score(beta: float) -> float:
     """Score (0..1) of a rolling buffer of beta * n over files in order."""
     if beta >= 1:

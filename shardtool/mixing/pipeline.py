@@ -55,10 +55,15 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Lane:
-    """ids int64[k] in reading order; bounds int64[shards+1] of its shards within them."""
+    """ids int64[k] in reading order; bounds int64[shards+1] of its shards within them; `plain`: ids are 0..k-1."""
 
     ids: I64
     bounds: I64
+    plain: bool = False
+
+    def take(self, order: I64) -> I64:
+        """ids in this order of positions."""
+        return order if self.plain else self.ids[order]
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,7 @@ def check(pipe: Pipeline, shard_samples: I64) -> None:
     """What the real loader would refuse, or leave a lane without a sample."""
     lanes, shards = pipe.ranks * pipe.lanes_per_rank, int((shard_samples > 0).sum())
     split = pipe.shuffle.split
-    if split in ("shards", "order") and lanes > 1 and shards < lanes and pipe.shuffle.name != "tfdata":
+    if split in ("shards", "order") and lanes > 1 and shards < lanes and pipe.shuffle.uneven != "samples":
         raise UsageError(
             f"{shards} shard(s) cannot feed {pipe.ranks} rank(s) x {pipe.lanes_per_rank} worker(s)",
             why=f"{pipe.shuffle.library} deals whole shards to workers; {lanes - shards} would get nothing",
@@ -136,7 +141,8 @@ def lane_of(pipe: Pipeline, shards: I64, starts: I64, sizes: I64) -> Lane:
     """Whole shards in this order, interleaved as the library does."""
     sizes_here = sizes[shards]
     bounds = np.concatenate([[0], np.cumsum(sizes_here)]).astype(np.int64)
-    if len(shards) == len(sizes) and (shards[1:] == shards[:-1] + 1).all():
+    plain = len(shards) == len(sizes) and bool((shards[1:] == shards[:-1] + 1).all())
+    if plain:
         ids = np.arange(bounds[-1], dtype=np.int64)
     else:
         ids = np.repeat(starts[shards] - bounds[:-1], sizes_here) + np.arange(bounds[-1])
@@ -146,7 +152,8 @@ def lane_of(pipe: Pipeline, shards: I64, starts: I64, sizes: I64) -> Lane:
             ids = ids[buffers.alternate([np.arange(bounds[g[0]], bounds[g[-1] + 1]) for g in groups])]
         else:
             ids = ids[buffers.interleave(sizes_here, pipe.cycle)]
-    return Lane(ids, bounds)
+        plain = False
+    return Lane(ids, bounds, plain)
 
 
 def read_lanes(pipe: Pipeline, shard_samples: I64, epoch: int, trial: int) -> list[list[Lane]]:
@@ -164,39 +171,41 @@ def read_lanes(pipe: Pipeline, shard_samples: I64, epoch: int, trial: int) -> li
     if split == "after":
         order = shard_order(pipe, shards, [trial], epoch)
         return [[lane_of(pipe, order, starts, shard_samples)]]
-    if split == "order":
-        order = shard_order(pipe, shards, [trial], epoch)
-        if len(shards) % ranks:  # every rank reads all shards and keeps every ranks-th sample behind the buffer
-            return [[lane_of(pipe, order[w::workers], starts, shard_samples) for w in range(workers)]]
-        return [
-            [lane_of(pipe, order[r::ranks][w::workers], starts, shard_samples) for w in range(workers)]
-            for r in range(ranks)
-        ]
-    if len(shards) < ranks * workers:  # tf.data: shard() on samples when there are too few files
-        whole = lane_of(pipe, shard_order(pipe, shards, [trial], epoch), starts, shard_samples).ids
+    order = shard_order(pipe, shards, [trial], epoch) if split == "order" else shards
+    if pipe.shuffle.uneven == "after" and len(shards) % ranks:
+        return [[lane_of(pipe, order[w::workers], starts, shard_samples) for w in range(workers)]]
+    if pipe.shuffle.uneven == "samples" and len(shards) < ranks:
+        whole = lane_of(pipe, order, starts, shard_samples).ids
         return [[Lane(whole[r::ranks], np.array([0, len(whole[r::ranks])]))] for r in range(ranks)]
-    return [
-        [
-            lane_of(pipe, shard_order(pipe, shards[r::ranks][w::workers], [trial, r, w], epoch), starts, shard_samples)
-            for w in range(workers)
-        ]
-        for r in range(ranks)
-    ]
+    lanes: list[list[Lane]] = []
+    for r in range(ranks):
+        lanes.append([])
+        for w in range(workers):
+            mine = order[r::ranks][w::workers]
+            if split == "shards":
+                mine = shard_order(pipe, mine, [trial, r, w], epoch)
+            lanes[-1].append(lane_of(pipe, mine, starts, shard_samples))
+    return lanes
 
 
 def _range_lane(ids: I64, part: int, parts: int) -> Lane:
     lo, hi = floor_cut(len(ids), parts, part), floor_cut(len(ids), parts, part + 1)
-    return Lane(ids[lo:hi], np.array([0, hi - lo]))
+    return Lane(ids[lo:hi], np.array([0, hi - lo]), parts == 1 and lo == 0 and len(ids) > 0 and _counts_up(ids))
+
+
+def _counts_up(ids: I64) -> bool:
+    """Whether ids are 0, 1, 2, ..."""
+    return int(ids[0]) == 0 and bool((ids[1:] - ids[:-1] == 1).all())
 
 
 def law_streams(pipe: Pipeline, shard_samples: I64, epoch: int, trial: int) -> list[list[I64]]:
     """What every lane delivers in `epoch`: [rank][worker] -> ids."""
     streams = [
         [
-            lane.ids[
+            lane.take(
                 reorder(pipe.shuffle.kernel, lane.bounds, pipe.buffer, pipe.initial,
                         generator(pipe.seed, "buffer", trial, epoch, r, w))
-            ]
+            )
             for w, lane in enumerate(lanes)
         ]
         for r, lanes in enumerate(read_lanes(pipe, shard_samples, epoch, trial))

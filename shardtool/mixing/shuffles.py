@@ -89,6 +89,8 @@ class Shuffle:
     split           how ranks and workers share the data: 'ranges' (contiguous samples, rotating each epoch),
                     'shards' (every k-th whole shard; the order is shuffled inside a lane), 'order' (every k-th
                     shard of the shuffled list), 'after' (every k-th sample of the shuffled stream)
+    uneven          what happens when ranks do not divide the shards: 'deal' (some get one more), 'after' (every rank
+                    reads all and keeps every k-th sample), 'samples' (with too few shards, every k-th sample)
     workers         'processes': each worker has its own shards and buffer and makes whole batches; 'threads': they
                     do not change the order
     fixed_list      the list of all samples is shuffled once, the same for every epoch and seed (DALI's file reader)
@@ -106,6 +108,7 @@ class Shuffle:
     cycle: int = 1
     grouped: bool = False
     split: str = "shards"
+    uneven: str = "deal"
     workers: str = "processes"
     fixed_list: bool = False
     exact: str = ""
@@ -128,17 +131,18 @@ SHUFFLES: dict[str, Shuffle] = {
     for made in (
         Shuffle("dali", "NVIDIA DALI 2.4.0, random_shuffle", "rolling", 1024, split="ranges", workers="threads",
                 exact="DALI 2.4.0"),
-        Shuffle("tfdata", "TensorFlow 2.21, Dataset.shuffle", "rolling", None, workers="threads",
+        Shuffle("tfdata", "TensorFlow 2.21, Dataset.shuffle", "rolling", None, split="order", uneven="samples", workers="threads",
                 exact="TensorFlow 2.21.0"),
         Shuffle("torch", "torch 2.13, IterDataPipe.shuffle and hand-written buffers", "rolling", 10_000,
-                exact="torch 2.13.0"),
+                split="order", exact="torch 2.13.0"),
         Shuffle("webdataset", "webdataset 1.0.2, shuffle", "growing", 1000, 100, True, 100, False,
                 exact="webdataset 1.0.2"),
-        Shuffle("hf-4", "Hugging Face datasets 4, IterableDataset.shuffle", "rolling", 1000, 0, True, split="order"),
+        Shuffle("hf-4", "Hugging Face datasets 4, IterableDataset.shuffle", "rolling", 1000, 0, True, split="order",
+                uneven="after"),
         Shuffle("hf-5.0", "Hugging Face datasets 5.0, IterableDataset.shuffle", "rolling", 1000, 0, True, cycle=10,
-                grouped=True, split="order"),
+                grouped=True, split="order", uneven="after"),
         Shuffle("hf-5.1", "Hugging Face datasets 5.1 and later, IterableDataset.shuffle", "half", 1000, 0, True,
-                cycle=10, grouped=True, split="order", exact="datasets 5.2.0"),
+                cycle=10, grouped=True, split="order", uneven="after", exact="datasets 5.2.0"),
         Shuffle("grain-window", "Grain 0.2.18, WindowShuffle", "windows", None, split="after", workers="threads"),
         Shuffle("mosaic-py1e", "MosaicML Streaming 0.13, py1e", "spread", 1 << 18, 0, True, split="after",
                 workers="threads"),
