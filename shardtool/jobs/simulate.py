@@ -16,7 +16,7 @@ from ..base.reporting import Reporter
 from ..base.seeds import generator, sort_keys
 from ..base.units import plural, show_count
 from ..mixing import advice, closed_forms, metrics, pictures
-from ..mixing.pipeline import Delivered, Pipeline, deliver_epochs
+from ..mixing.pipeline import Delivered, Pipeline, deliver_epochs, shard_gaps
 from ..mixing.shuffles import KERNELS, SHUFFLES, Shuffle
 from ..mixing.shuffles import dali as dali_shuffle
 
@@ -89,6 +89,8 @@ class Options:
     shuffle_shards: bool | None = None
     cycle: int | None = None
     initial: int | None = None
+    clump: int | None = None
+    shardshuffle: int | None = None
     dali_reader: str = "tfrecord"
     detshuffle: bool = False
     workers: int = 0
@@ -167,10 +169,16 @@ def chosen_shuffle(options: Options) -> Shuffle:
 def pipeline_of(options: Options, stored: Stored) -> Pipeline:
     """Settings with the loader's defaults filled in. Raises UsageError for what cannot be."""
     shuffle = chosen_shuffle(options)
+    if options.shardshuffle is not None:
+        if options.loader != "webdataset" or options.shardshuffle < 1:
+            raise UsageError("--shardshuffle is webdataset's, and at least 1", remedy="drop it; --no-shuffle-shards "
+                             "reads the shards in stored order")  # fmt: skip
+        shuffle = replace(shuffle, shard_buffer=options.shardshuffle)
     for name, value, least in (
         ("--batch-size", options.batch_size, 2), ("--world-size", options.world_size, 1),
         ("--workers", options.workers, 0), ("--epochs", options.epochs, 1), ("--trials", options.trials, 1),
         ("--buffer", options.buffer, 1), ("--cycle", options.cycle, 1), ("--initial", options.initial, 0),
+        ("--shuffle-clump-size", options.clump, 1),
     ):  # fmt: skip
         if value is not None and value < least:
             raise UsageError(f"{name} {value} is too small", remedy=f"give at least {least}")
@@ -183,8 +191,15 @@ def pipeline_of(options: Options, stored: Stored) -> Pipeline:
     buffer = options.buffer if options.buffer is not None else shuffle.buffer
     if shuffle.sized and buffer is None:
         raise UsageError(f"{shuffle.library} has no default buffer", remedy="give --buffer")
-    if not shuffle.sized and options.buffer is not None and options.loader != "none":
-        raise UsageError(f"{options.loader} has no buffer", why=KERNELS[shuffle.kernel].words, remedy="drop --buffer")
+    if options.clump is not None and shuffle.kernel != "clumps":
+        raise UsageError("--shuffle-clump-size belongs to lancedb", remedy="drop it, or use --loader lancedb")
+    if options.buffer is not None and (not shuffle.sized or shuffle.kernel == "clumps"):
+        raise UsageError(
+            f"{options.loader} has no buffer", why=f"its shuffle is {KERNELS[shuffle.kernel].words.format(buffer='N')}",
+            remedy="drop --buffer" + (", give --shuffle-clump-size" if shuffle.kernel == "clumps" else ""),
+        )  # fmt: skip
+    if shuffle.kernel == "clumps":
+        buffer = options.clump if options.clump is not None else 1
     if options.initial is not None and shuffle.kernel != "growing":
         raise UsageError("--initial belongs to webdataset", remedy=f"drop it, or use --loader webdataset, not "
                          f"{options.loader}")  # fmt: skip
@@ -216,6 +231,7 @@ def setting_of(pipe: Pipeline, stored: Stored, classes: int = TENTHS, rho: float
         pipe.ranks, pipe.lanes_per_rank, split == "ranges", split == "shards",
         split == "after" or (pipe.shuffle.uneven == "after" and len(stored.shard_samples) % pipe.ranks != 0),
         pipe.shuffle.grouped, classes, rho, stored.repacked,
+        tuple(shard_gaps(pipe, len(stored.shard_samples)).tolist()),
     )  # fmt: skip
 
 
@@ -346,8 +362,6 @@ def source_of(stored: Stored, seed: int) -> Source:
 def measure(result: Result, model: Stored, pipe: Pipeline, options: Options, reporter: Reporter) -> None:
     """Fills in what the simulation shows."""
     source = source_of(model, options.seed)
-    if options.trials > 1:
-        _trials(result, model, pipe, options, source)
     # Freshness wants a second epoch; torch's own second epoch is unknown.
     wanted = options.epochs if pipe.exact and pipe.shuffle.name == "torch" else max(2, options.epochs)
     with ThreadPoolExecutor(1) as pool:  # numpy works without the interpreter lock: two cores are of use here
@@ -373,6 +387,8 @@ def measure(result: Result, model: Stored, pipe: Pipeline, options: Options, rep
         else:
             every = [runs[0], *later.result()][: options.epochs]
             result.ids = np.concatenate([run.ids for run in every]).tolist()
+    if options.trials > 1:
+        _trials(result, model, pipe, options, source)
     if pipe.ranks > 1:
         _skew(result, runs[0], source)
     if options.pictures:
@@ -440,7 +456,7 @@ def _skew(result: Result, run: Delivered, source: Source) -> None:
 def _pictures(result: Result, run: Delivered, table: I64, source: Source) -> None:
     order = source.positions(run.ids)
     result.heat = pictures.heatmap(order, source.n, 128, 128)
-    result.coarse = pictures.heatmap(order, source.n, 32, 64)
+    result.coarse = pictures.heatmap(order, source.n, 48, 48)
     at = source.positions(table)
     classes = source.classes(table, at)
     kinds = source.kinds()
@@ -471,6 +487,7 @@ def _trials(result: Result, model: Stored, pipe: Pipeline, options: Options, sou
     if options.ids:
         result.ids = kept
     if len(scores) > 1:
+        result.score = min(100.0, max(0.0, float(np.mean(scores))))
         result.score_sd = float(np.std(scores, ddof=1))
     if counts is not None:
         share = counts / options.trials
@@ -599,6 +616,7 @@ def facts(result: Result) -> dict[str, Any]:
         "exact": pipe.shuffle.exact if pipe.exact else None,
         "repacked": result.stored.repacked,
         "shuffle_shards": pipe.shuffle_shards,
+        "shardshuffle": pipe.shuffle.shard_buffer if pipe.shuffle_shards else None,
         "shuffle_shards_assumed": result.assumed_order,
         "simulated_samples": result.model_samples,
         "model": result.model,

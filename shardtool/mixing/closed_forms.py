@@ -36,6 +36,8 @@ class Setting:
     ranks        whose batches make up a step; lanes: buffers of one rank
     ranges       ranks read contiguous ranges (else whole shards, dealt in turn)
     dealt        the shards themselves are dealt in stored order: a lane has every k-th of them, in every epoch
+    gaps         float[shards]: how many shards apart two different shards lie that are read at the same time, where
+                 the shard order is no full shuffle; empty: it is
     one_stream   ranks take every k-th sample of one shuffled stream
     classes      classes in the source when it is stored in order as one shard
     rho          how much a shard is of one class: 1 all, 0 as the whole source
@@ -58,6 +60,7 @@ class Setting:
     classes: int = 10
     rho: float = 1.0
     repacked: bool = False
+    gaps: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,8 +90,12 @@ def forecast(s: Setting) -> Forecast:
         return Forecast(100 * (1 - q), design_effect(q + (1 - q) * s.shard / s.n, s.n / s.shard, step, s.rho))
     deff = None if q is None else design_effect(q, s.n / s.shard, step, s.rho)
     if s.shuffled:
-        if inside is not None and s.dealt and s.ranks * s.lanes > 1:
-            score: float | None = 100 * dealt_score(s, inside)
+        if q is not None and s.gaps:
+            weight = np.array(s.gaps) * (1 - q)
+            weight[0] = q
+            score: float | None = 100 * apart_score(s, weight)
+        elif inside is not None and s.dealt and s.ranks * s.lanes > 1:
+            score = 100 * dealt_score(s, inside)
         else:
             score = None if q is None else 100 * min(1.0, max(0.0, shard_score(q, s.n / s.shard)))
     else:
@@ -117,8 +124,6 @@ def dealt_score(s: Setting, q: float) -> float:
     of one lane never occur, which the score sees; summed here over the bins of the score itself.
     """
     shards, lanes = round(s.n / s.shard), s.ranks * s.lanes
-    edges = distance_edges(s.n)
-    null = distance_null(s.n, edges)
     apart = np.arange(shards)
     pairs = 2.0 * (shards - apart)  # pairs of shards `apart`, both ways round
     same = (s.batch - 1) / (s.batch * s.ranks - 1)  # pairs of one rank
@@ -134,6 +139,14 @@ def dealt_score(s: Setting, q: float) -> float:
                 hits = apart % lanes == at % lanes
                 other[hits] += (s.ranks - off) * (shards - apart[hits])
         weight += (1 - same) * other / other.sum()
+    return apart_score(s, weight)
+
+
+def apart_score(s: Setting, weight: F64) -> float:
+    """Score (0..1) when two samples of a batch lie k shards apart with probability weight[k], float[shards]."""
+    shards = len(weight)
+    edges = distance_edges(s.n)
+    null = distance_null(s.n, edges)
     # Cumulative share of pairs closer than each edge: shards k apart spread the triangle (k-1, k+1) of their sizes.
     x = edges / s.shard
     k = np.minimum(np.floor(x).astype(np.int64), shards)

@@ -137,6 +137,34 @@ def shard_order(pipe: Pipeline, shards: I64, names: list[str | int], epoch: int)
     return shards[buffers.growing(len(shards), pipe.shuffle.shard_buffer, 100, buffers.UniformPicks(rng))]
 
 
+def shard_gaps(pipe: Pipeline, shards: int, trials: int = 32) -> npt.NDArray[np.float64]:
+    """Where the shard order is a buffer over the list: how many shards apart (in stored order) two shards lie that
+    are read at the same time, float[shards] summing to 1; from the shard orders of some epochs, without samples.
+    Empty where the order is a full shuffle."""
+    lanes = pipe.ranks * pipe.lanes_per_rank
+    window = pipe.shuffle.shard_buffer
+    if not pipe.shuffle_shards or window is None or -(-shards // lanes) <= min(window, 100):
+        return np.zeros(0)
+    apart = np.zeros(shards)
+    every = np.arange(shards, dtype=np.int64)
+    same = (pipe.batch_size - 1) / max(1, pipe.batch_size * pipe.ranks - 1)  # pairs of one rank
+    for trial in range(trials):
+        for w in range(pipe.lanes_per_rank):
+            orders = [
+                shard_order(pipe, every[r :: pipe.ranks][w :: pipe.lanes_per_rank], ["gaps", trial, r, w], 0)
+                for r in range(pipe.ranks)
+            ]
+            for order in orders:
+                if len(order) > 1:
+                    one = np.bincount(np.abs(np.diff(order)), minlength=shards)
+                    apart += one * same / max(1, len(orders) * (len(order) - 1))
+            for r in range(1, len(orders)):
+                k = min(len(orders[0]), len(orders[r]))
+                two = np.bincount(np.abs(orders[0][:k] - orders[r][:k]), minlength=shards)
+                apart += two * (1 - same) / max(1, (len(orders) - 1) * k)
+    return apart / apart.sum()
+
+
 def lane_of(pipe: Pipeline, shards: I64, starts: I64, sizes: I64) -> Lane:
     """Whole shards in this order, interleaved as the library does."""
     sizes_here = sizes[shards]
