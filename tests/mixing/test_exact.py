@@ -116,9 +116,16 @@ def test_python_below_is_randrange(bound):
     assert ours.random() == theirs.random()  # and leaves the generator where CPython would
 
 
-def test_seed_sequence_of_the_standard():
-    """std::seed_seq{-1, 0, 1} makes these five words (the example of the C++ reference)."""
-    assert foreign_rng.seed_sequence([-1, 0, 1], 5) == [4204997637, 4246533866, 1856049002, 1129615051, 690460811]
+def test_generators_of_the_cpp_library():
+    """Values printed by a program compiled with g++ 12 (libstdc++)."""
+    assert foreign_rng.seed_sequence([-1, 0, 1], 5) == [3841225915, 2531914156, 1377890526, 1606778743, 3864282939]
+    assert foreign_rng.seed_sequence([1, 2, 3, 4, 5], 7)[:3] == [2143006432, 2965784503, 132684732]
+    source = foreign_rng.MinStd(12345)
+    assert [source.below(300) for _ in range(5)] == [145, 289, 52, 226, 1]
+    # std::shuffle draws two positions from one word while n * n fits in 32 bits, then one each.
+    for n, first, second, last in ((10, 5, 9, 3), (11, 10, 0, 8), (70_000, 14022, 67989, 52528)):
+        made = foreign_rng.std_shuffle(n, 524287)
+        assert (made[0], made[1], made[-1]) == (first, second, last)
 
 
 def test_philox_known_answer():
