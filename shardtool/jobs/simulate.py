@@ -226,7 +226,8 @@ def setting_of(pipe: Pipeline, stored: Stored, classes: int = TENTHS, rho: float
     return closed_forms.Setting(
         KERNELS[pipe.shuffle.kernel].law if not pipe.shuffle.fixed_list else "full",
         stored.samples, stored.samples / len(stored.shard_samples), pipe.batch_size,
-        1 if pipe.shuffle.kernel == "none" else pipe.buffer, pipe.shuffle_shards,
+        1 if pipe.shuffle.kernel == "none" else pipe.buffer,
+        min(pipe.initial, pipe.buffer) if pipe.shuffle.kernel == "growing" else None, pipe.shuffle_shards,
         min(pipe.cycle, max(1, len(stored.shard_samples) // (pipe.ranks * pipe.lanes_per_rank))),
         pipe.ranks, pipe.lanes_per_rank, split == "ranges", split == "shards",
         split == "after" or (pipe.shuffle.uneven == "after" and len(stored.shard_samples) % pipe.ranks != 0),

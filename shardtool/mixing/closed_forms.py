@@ -27,10 +27,11 @@ F64 = npt.NDArray[np.float64]
 class Setting:
     """What decides the closed forms.
 
-    law          'rolling', 'half', 'windows', 'spread', 'within', 'clumps', 'full' (Kernel.law)
+    law          'rolling', 'half', 'windows', 'spread', 'blocks', 'within', 'clumps', 'full' (Kernel.law)
     n, shard     samples in all, samples a shard (n: one shard)
     batch        samples a rank's batch
     buffer       samples a buffer
+    initial      samples held before the first is delivered, after which the buffer grows (webdataset); None: full
     shuffled     shards in random order
     cycle        shards read in turn
     ranks        whose batches make up a step; lanes: buffers of one rank
@@ -49,6 +50,7 @@ class Setting:
     shard: float
     batch: int
     buffer: int
+    initial: int | None = None
     shuffled: bool = False
     cycle: int = 1
     ranks: int = 1
@@ -74,7 +76,8 @@ class Forecast:
 def forecast(s: Setting) -> Forecast:
     """Score and design effect of the batches of one step (all ranks)."""
     step = s.batch * s.ranks
-    if s.repacked or s.law == "full" or (s.buffer >= s.n and s.law in ("rolling", "half", "windows")):
+    whole = s.buffer >= s.n and s.ranks * s.lanes == 1 and s.law in ("rolling", "half", "windows")
+    if s.repacked or s.law == "full" or (whole and (s.initial is None or s.initial >= s.n)):
         return Forecast(100.0, 1.0)
     if s.n < 2 or s.batch < 2:
         return Forecast(None, None)
@@ -86,7 +89,7 @@ def forecast(s: Setting) -> Forecast:
     if q is not None and s.ranks > 1 and not s.one_stream:
         q *= (s.batch - 1) / (step - 1)  # samples of different ranks never share a shard
     if s.law == "clumps":  # the clumps themselves are in random order
-        q = same_cell(step, 0.0, s.buffer)
+        q = clump_cell(step, s.buffer)
         return Forecast(100 * (1 - q), design_effect(q + (1 - q) * s.shard / s.n, s.n / s.shard, step, s.rho))
     deff = None if q is None else design_effect(q, s.n / s.shard, step, s.rho)
     if s.shuffled:
@@ -196,6 +199,32 @@ def window_cell(size: float, width: float) -> float:
     return 1 - x / 3 if x <= 1 else 1 / x - 1 / (3 * x * x)
 
 
+def block_cell(reach: float, width: float) -> float:
+    """The same for blocks of 0.75..1.25 `reach` that fall anywhere; a larger block holds more of the pairs."""
+    factor = np.linspace(0.775, 1.225, 10)
+    x = reach * factor / width
+    cell = np.where(x <= 1, 1 - x / 3, 1 / np.maximum(x, 1) - 1 / (3 * np.maximum(x, 1) ** 2))
+    return float((cell * factor).sum() / factor.sum())
+
+
+def clump_cell(batch: int, size: int) -> float:
+    """P(same clump) for two samples of a batch: clumps and batches that divide one another keep in step."""
+    if size >= batch and size % batch == 0:
+        return 1.0
+    if batch % size == 0:
+        return (size - 1) / (batch - 1)
+    return same_cell(batch, 0.0, size)
+
+
+def edge_cell(beta: float, width: float) -> float:
+    """P(same cell) for a rolling buffer that is a large part (beta) of its stream; width: of a cell, as a share of
+    the stream. Fill and drain count, and two samples are never further apart than the stream is long."""
+    d = np.unique(np.concatenate([np.linspace(0, width, 200), _grid(beta)]))
+    density = rolling_pair_density(beta, d)
+    density = density / _area(density, d)
+    return _area(density * np.maximum(0, 1 - d / width), d)
+
+
 def half_cell(size: int, width: float) -> float:
     """P(same cell) for the half flush: with probability 1/3 of the same block of B/2, 2/3 2^-k of blocks k apart."""
     half = size / 2
@@ -227,23 +256,59 @@ def _same_cell(s: Setting, width: float) -> float | None:
     """P(two samples of a batch of one lane share a cell of `width` stored samples)."""
     batch = s.batch * s.ranks if s.one_stream else s.batch
     if s.law == "rolling":
-        scale = math.sqrt(s.buffer * (s.buffer - 1.0))
-        if s.cycle > 1 and width < s.n:
-            if s.buffer < 2 * s.cycle:  # the lag still knows the turn: same shard only at multiples of the cycle
-                return _no_buffer_cycle(batch, width, s.cycle) if s.buffer <= 1 else None
-            return same_cell(batch, scale, s.cycle * width) / s.cycle
-        return same_cell(batch, scale, width)
+        return _rolling_cell(s, batch, width)
     if s.law == "within":
         return same_cell(batch, 0.0, width)
     if s.law == "windows":
         return window_cell(s.buffer, width)
     if s.law == "spread":
         return spread_cell(s.buffer, width)
+    if s.law == "blocks":
+        return block_cell(s.buffer, width)
     if s.law == "half":
         if s.cycle > 1:
             return half_cell(s.buffer, s.cycle * width) / s.cycle if s.buffer >= 2 * s.cycle else None
         return half_cell(s.buffer, width) if s.buffer > 1 else same_cell(batch, 0.0, width)
     return None
+
+
+def _rolling_cell(s: Setting, batch: int, width: float) -> float | None:
+    stream = s.n if s.one_stream else s.n / (s.ranks * s.lanes)  # samples one buffer reads
+    turn = s.cycle if width < s.n else 1
+    beta = s.buffer / stream
+    if turn > 1 and s.buffer < 2 * turn:  # the lag still knows the turn: same shard only at multiples of the cycle
+        return _no_buffer_cycle(batch, width, turn) if s.buffer <= 1 else None
+    wide = min(stream, turn * width)
+    if beta >= 1:
+        steady = width / stream
+    elif beta > 0.02 and batch * 4 < s.buffer:
+        steady = edge_cell(beta, wide / stream) / turn
+    else:
+        steady = same_cell(batch, math.sqrt(s.buffer * (s.buffer - 1.0)), turn * width) / turn
+    if s.initial is None:
+        return steady
+    share = growth_share(s, stream)
+    d = np.unique(np.concatenate([np.linspace(0, wide / stream, 200), _grid(min(beta, 0.9))]))
+    young = _area(growth_pair_density(min(beta, 1.0), d) * np.maximum(0, 1 - d * stream / wide), d) / turn
+    return (1 - share) * steady + share * young
+
+
+def growth_share(s: Setting, stream: float) -> float:
+    """Share of a lane's samples that are delivered while its buffer grows, or drained when it never gets full."""
+    if s.initial is None:
+        return 0.0
+    return 1.0 if 2 * s.buffer - s.initial >= stream else max(0, s.buffer - s.initial) / stream
+
+
+def growth_pair_density(beta: float, d: F64, moments: int = 40) -> F64:
+    """Density of the source distance of two samples of a batch while a buffer grows: after t samples 2t were read, and
+    the one read at x is still held with probability x/2t, so that the density is 2x/L^2 on [0, L], L = 2t; t runs to
+    beta, or to 1/2, where everything has been read and the rest is drained as it is."""
+    reach = np.minimum(1.0, 2 * beta * (np.arange(moments) + 0.5) / moments) if beta < 0.5 else np.concatenate(
+        [(np.arange(moments) + 0.5) / moments, np.ones(moments)]
+    )  # fmt: skip
+    left = np.maximum(0, reach[:, None] - d[None, :])
+    return (8 / reach[:, None] ** 4 * (left**3 / 3 + d[None, :] * left**2 / 2)).mean(axis=0)
 
 
 def _no_buffer_cycle(batch: int, width: float, cycle: int) -> float:
@@ -262,14 +327,15 @@ def _in_order(s: Setting) -> float | None:
     if s.law == "within" and s.shard < s.n:
         return 0.0
     if s.ranges and lanes > 1:
-        if s.law != "rolling":
-            return None
-        return 100 * ranges_score(s.buffer * lanes / s.n, s.batch, s.ranks, s.lanes)
-    if lanes > 1 and not s.one_stream and s.buffer < s.shard:
+        return 100 * ranges_score(s) if s.law == "rolling" and s.lanes == 1 else None
+    if lanes > 1 and not s.one_stream:
+        if s.law == "rolling" and s.shard < s.n and s.buffer * lanes < 0.2 * s.n:
+            return 100 * comb_score(s)
         return None
-    beta = s.buffer * (1 if s.one_stream else lanes) / s.n
+    beta = s.buffer / s.n
     if s.law == "rolling":
-        return 100 * rolling_score(beta) if s.buffer > 1 else 0.0
+        share = growth_share(s, s.n)
+        return 100 * (rolling_score(beta) if not share else growing_score(beta, share)) if s.buffer > 1 else 0.0
     if s.law == "windows":
         return 100 * window_score(beta) if s.buffer > 1 else 0.0
     if s.law == "half":
@@ -323,37 +389,76 @@ def rolling_score(beta: float) -> float:
     return overlap(d, rolling_pair_density(beta, d))
 
 
-def ranges_score(beta: float, batch: int, ranks: int, lanes: int) -> float:
-    """The same when every rank (lane) reads a contiguous range with a buffer of beta of it, for the batch of all
-    ranks: pairs of one lane lie within its range; pairs of two ranks lie k ranges apart, plus the difference."""
-    parts = ranks * lanes
-    d = _grid(min(beta, 1.0) / parts)
+def growing_score(beta: float, share: float) -> float:
+    """The same for a buffer that grows while `share` of the samples is delivered."""
+    d = _grid(min(beta, 1.0))
+    young = growth_pair_density(min(beta, 1.0), d)
+    steady = rolling_pair_density(min(beta, 0.999), d)
+    return overlap(d, share * young / _area(young, d) + (1 - share) * steady / _area(steady, d))
+
+
+def ranges_score(s: Setting) -> float:
+    """The same when every rank reads a contiguous range through its own buffer, for the batch of all ranks: pairs of
+    one rank lie within its range; pairs of two ranks lie k ranges apart, plus the difference. On the bins of the
+    score, which are wider than the gaps between the peaks at k ranges."""
+    beta, batch, ranks = s.buffer * s.ranks / s.n, s.batch, s.ranks
+    near = _grid(min(beta, 0.999))
     if beta >= 1:
-        def within(x: F64) -> F64:
-            return np.where(x <= 1, 2 * (1 - np.minimum(x, 1)), 0)
+        density = 2 * (1 - near)
+    elif s.buffer > 1:
+        density = rolling_pair_density(beta, near)
     else:
-        base = _grid(beta)
-        density = rolling_pair_density(beta, base)
-
-        def within(x: F64) -> F64:
-            return np.where(x <= 1, np.interp(x, base, density), 0)  # fmt: skip
-
+        return 0.0
+    edges = distance_edges(s.n)
+    null = distance_null(s.n, edges)
+    inside = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(near))])
+    inside /= inside[-1]  # P(difference within a range < near)
+    x = edges / s.n * ranks
     same = (batch - 1) / (batch * ranks - 1)
-    total = same * parts * within(d * parts)
+    closer = same * np.interp(x, near, inside)
     for k in range(1, ranks):
-        apart = k * lanes  # lanes of one number are read at the same time
-        total = total + (1 - same) * 2 * (ranks - k) / (ranks * (ranks - 1)) * parts / 2 * (
-            within(np.abs(d * parts - apart))
-        )
-    return overlap(d, total)
+        # k + D with D symmetric: P(k + D < x)
+        side = np.interp(np.abs(x - k), near, inside)
+        closer += (1 - same) * 2 * (ranks - k) / (ranks * (ranks - 1)) * (0.5 + np.sign(x - k) * side / 2)
+    tv = 0.5 * float(np.abs(np.diff(closer) - null).sum())
+    worst = source_tv(s.n, batch * ranks, edges, null)
+    return min(1.0, max(0.0, (worst - tv) / worst))
+
+
+def comb_score(s: Setting) -> float:
+    """Shards in stored order, dealt in turn to k lanes: neighbours in a lane's stream are k shards apart, so that a
+    Laplace lag of j shards of the stream is j * k shards of the source (plus what two lanes differ by)."""
+    shards, lanes = round(s.n / s.shard), s.ranks * s.lanes
+    scale, width = math.sqrt(s.buffer * (s.buffer - 1.0)), s.shard
+    j = np.arange(-(-shards // lanes), dtype=np.float64)
+    at = j * width
+    lag = np.maximum(0, 1 - at / width)
+    if scale > 0:
+        lag += scale / (2 * width) * (
+            np.exp(-(at + width) / scale) - 2 * np.exp(-at / scale) + np.exp(-np.abs(at - width) / scale)
+        )  # fmt: skip
+    weight = np.zeros(shards + lanes)
+    same = (s.batch - 1) / (s.batch * s.ranks - 1)
+    np.add.at(weight, (j * lanes).astype(np.int64), lag * np.where(j == 0, 1, 2) * same)
+    for off in range(1, s.ranks):
+        share = (1 - same) * 2 * (s.ranks - off) / (s.ranks * (s.ranks - 1))
+        np.add.at(weight, (j * lanes).astype(np.int64) + off, lag * share)
+        np.add.at(weight, np.abs(off - (j[1:] * lanes).astype(np.int64)), lag[1:] * share)
+    weight = weight[:shards]
+    return apart_score(s, weight / weight.sum())
 
 
 def window_score(beta: float) -> float:
-    """Score (0..1) of tumbling windows of beta * n over files in order: the triangle [0, beta] against [0, 1]."""
+    """Score (0..1) of tumbling windows of beta * n over files in order: triangles [0, beta], and one for the rest."""
     if beta >= 1:
         return 1.0
     d = _grid(beta)
-    return overlap(d, np.maximum(0, 2 * (beta - d) / beta**2))
+    whole = math.floor(1 / beta + 1e-9)
+    rest = 1 - whole * beta
+    density = whole * beta * np.maximum(0, 2 * (beta - d) / beta**2)
+    if rest > 1e-9:
+        density += rest * np.maximum(0, 2 * (rest - d) / rest**2)
+    return overlap(d, density)
 
 
 def half_score(beta: float) -> float:

@@ -39,7 +39,7 @@ KERNELS = {
     "windows": Kernel("tumbling windows of {buffer} samples", "windows"),
     "half": Kernel("a buffer of {buffer} samples that gives away half when it is full", "half"),
     "spread": Kernel("every sample moved at random within about {buffer} samples", "spread"),
-    "blocks": Kernel("tumbling blocks of about {buffer} samples", "spread"),
+    "blocks": Kernel("tumbling blocks of about {buffer} samples", "blocks"),
     "within": Kernel("samples shuffled inside their shard only", "within", sized=False),
     "clumps": Kernel("runs of {buffer} samples kept together, the runs in random order", "clumps"),
 }
