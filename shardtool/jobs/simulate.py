@@ -378,10 +378,12 @@ def measure(result: Result, model: Stored, pipe: Pipeline, options: Options, rep
                 "no step has a full batch from every rank", remedy="give a smaller --batch-size, or fewer workers"
             )
         fresh = pool.submit(lambda: _freshness([runs[0], *later.result()], source.n))
+        entropy = pool.submit(_entropy, runs[0], source)
         _mixing(result, table, source, pipe, options)
         result.scores["runs"] = metrics.runs(source.classes(runs[0].ids, source.positions(runs[0].ids)))
         if fresh.result() is not None:
             result.scores["freshness"] = fresh.result()
+        result.scores["entropy"] = entropy.result()
     if options.ids and options.trials == 1:
         if result.model:
             reporter.warn("--ids is left out: a smaller data set was simulated")
@@ -394,6 +396,13 @@ def measure(result: Result, model: Stored, pipe: Pipeline, options: Options, rep
         _skew(result, runs[0], source)
     if options.pictures:
         _pictures(result, runs[0], table, source)
+
+
+def _entropy(run: Delivered, source: Source) -> metrics.Score:
+    order = source.positions(run.ids)
+    if source.shard_of is None:
+        return metrics.mosaic_entropy(order, None, 1)
+    return metrics.mosaic_entropy(order, source.shard_of[order], int(source.shard_of[-1]) + 1)
 
 
 def _freshness(runs: list[Delivered], n: int) -> metrics.Score | None:
@@ -439,8 +448,6 @@ def _mixing(result: Result, table: I64, source: Source, pipe: Pipeline, options:
     result.classes_expected = metrics.expected_classes(parts.sizes, parts.b)
     if options.pictures:
         result.distances = pictures.distance_curve(pairs)
-        shard_of = np.zeros(len(order), np.int64) if source.shard_of is None else source.shard_of[order]
-        result.scores["entropy"] = metrics.mosaic_entropy(order, shard_of)
 
 
 def _skew(result: Result, run: Delivered, source: Source) -> None:
@@ -645,6 +652,8 @@ def facts(result: Result) -> dict[str, Any]:
         "worst_rank_distance_ideal": full("worst rank"),
         "first_tenth_of_source": _rounded(result.first_tenth),
         "drift": score("drift"),
+        "entropy": score("entropy"),
+        "entropy_ideal": full("entropy"),
         "closed_form": {"score": _rounded(result.closed.score), "deff": _rounded(result.closed.deff)},
         "recommendation": {
             "action": given.fix.action, "buffer": given.fix.buffer, "bytes": given.fix.bytes,

@@ -73,8 +73,8 @@ class Forecast:
     deff: float | None
 
 
-def forecast(s: Setting) -> Forecast:
-    """Score and design effect of the batches of one step (all ranks)."""
+def forecast(s: Setting, score_only: bool = False) -> Forecast:
+    """Score and design effect of the batches of one step (all ranks); `score_only` leaves out what costs more."""
     step = s.batch * s.ranks
     whole = s.buffer >= s.n and s.ranks * s.lanes == 1 and s.law in ("rolling", "half", "windows")
     if s.repacked or s.law == "full" or (whole and (s.initial is None or s.initial >= s.n)):
@@ -82,9 +82,13 @@ def forecast(s: Setting) -> Forecast:
     if s.n < 2 or s.batch < 2:
         return Forecast(None, None)
     if s.shard >= s.n:
+        if score_only:
+            return Forecast(_in_order(s), None)
         q = _same_cell(s, s.n / s.classes) if s.ranks == 1 else None
         deff = None if q is None else design_effect(q, s.classes, step, s.rho)
         return Forecast(_in_order(s), deff)
+    if score_only and not s.shuffled and s.law != "clumps":
+        return Forecast(_in_order(s), None)
     inside = q = _same_cell(s, s.shard)
     if q is not None and s.ranks > 1 and not s.one_stream:
         q *= (s.batch - 1) / (step - 1)  # samples of different ranks never share a shard
@@ -216,10 +220,11 @@ def clump_cell(batch: int, size: int) -> float:
     return same_cell(batch, 0.0, size)
 
 
+@functools.lru_cache(maxsize=4096)
 def edge_cell(beta: float, width: float) -> float:
     """P(same cell) for a rolling buffer that is a large part (beta) of its stream; width: of a cell, as a share of
     the stream. Fill and drain count, and two samples are never further apart than the stream is long."""
-    d = np.unique(np.concatenate([np.linspace(0, width, 200), _grid(beta)]))
+    d = np.unique(np.concatenate([np.linspace(0, width, 60), _grid(beta)]))
     density = rolling_pair_density(beta, d)
     density = density / _area(density, d)
     return _area(density * np.maximum(0, 1 - d / width), d)
@@ -345,8 +350,8 @@ def _in_order(s: Setting) -> float | None:
 
 def _grid(scale: float) -> F64:
     """Distances in (0, 1]: fine near 0 on the scale of the buffer, then even."""
-    near = np.geomspace(min(scale, 0.5) * 1e-3, 1.0, 400)
-    return np.unique(np.concatenate([[0.0], near, np.linspace(0, 1, 400)]))
+    near = np.geomspace(min(scale, 0.5) * 1e-3, 1.0, 250)
+    return np.unique(np.concatenate([[0.0], near, np.linspace(0, 1, 150)]))
 
 
 def overlap(d: F64, density: F64) -> float:
@@ -359,15 +364,16 @@ def _area(y: F64, x: F64) -> float:
     return float(((y[1:] + y[:-1]) / 2 * np.diff(x)).sum())
 
 
-def rolling_pair_density(beta: float, d: F64, moments: int = 64) -> F64:
+def rolling_pair_density(beta: float, d: F64, moments: int = 32) -> F64:
     """Density of the source distance (in units of n) of two samples of a batch, averaged over the epoch.
 
     At output time u a sample of the fill [0, beta] is left with density A = e^(-u/beta)/beta, a later one x with
     e^(-(u+beta-x)/beta)/beta; from u = 1-beta on the drain is a shuffled snapshot. The density of the distance is
     2 x the autocorrelation of that, in three parts: both of the fill, both later, one of each.
     """
-    u = np.concatenate([(np.arange(moments) + 0.5) / moments * (1 - beta), [1 - beta]])[:, None]  # [moments+1, 1]
-    weight = np.concatenate([np.full(moments, (1 - beta) / moments), [beta]])
+    node, share = np.polynomial.legendre.leggauss(moments)  # on [-1, 1], shares summing to 2
+    u = np.append((node + 1) / 2 * (1 - beta), 1 - beta)[:, None]  # [moments + 1, 1]
+    weight = np.append(share / 2 * (1 - beta), beta)
     a = np.exp(-u / beta) / beta
     gap = d[None, :]
     fill = a * a * np.maximum(0, beta - gap)
@@ -507,14 +513,14 @@ def rolling_freshness(n: int, buffer: int) -> float:
 def buffer_for(s: Setting, target: float) -> int | None:
     """Smallest buffer whose forecast reaches `target` (0..100); None: none below the lane's share of the data."""
     most = s.n if s.one_stream else s.n // (s.ranks * s.lanes)
-    reach = forecast(replace(s, buffer=max(1, most - 1))).score
+    reach = forecast(replace(s, buffer=max(1, most - 1)), score_only=True).score
     if reach is None or reach < target:
         return None
     low, high = 1, max(1, most - 1)  # forecast(high) reaches it; windows are only nearly monotone
     while low < high and high - low > max(1, low // 1000):
         mid = math.isqrt(low * high) if high > 4 * low else (low + high) // 2
         mid = min(max(mid, low + 1), high - 1) if high - low > 1 else low
-        score = forecast(replace(s, buffer=mid)).score
+        score = forecast(replace(s, buffer=mid), score_only=True).score
         if score is not None and score >= target:
             high = mid
         else:

@@ -331,12 +331,19 @@ def entropy(order: I64) -> float:
     return float(-(share * np.log2(share)).sum())
 
 
-def mosaic_entropy(order: I64, shard_of: I64) -> Score:
-    """Harmonic mean of the entropies of sample ids and of shard ids; at a full shuffle of samples alone
-    log2 n - 1.017 bits (only a companion: a 0.2 % buffer already reaches 65 % of it)."""
-    a, b = entropy(order), entropy(shard_of)
-    n = max(len(order), 2)
-    return Score("entropy", 2 * a * b / (a + b) if a + b else 0.0, 0.0, math.log2(n) - 1.017)
+def mosaic_entropy(order: I64, shard_of: npt.NDArray[np.integer] | None, shards: int) -> Score:
+    """Harmonic mean of the entropies of sample ids and of shard ids (one shard: of sample ids alone), in bits.
+
+    At a full shuffle |i-j| has the density 2(1-d): log2 n - 0.279 bits when every distance is seen often, log2 n - 1.017
+    when n distances are seen n times. Only a companion: entropy is logarithmic, a 0.2 % buffer already reaches 65 %.
+    """
+    samples, n = entropy(order), max(len(order), 2)
+    ideal = math.log2(n) - 1.017
+    if shard_of is None or shards < 2:
+        return Score("entropy", samples, 0.0, ideal)
+    of_shards, best = entropy(shard_of), max(0.1, math.log2(shards) - 0.279)
+    value = 2 * samples * of_shards / (samples + of_shards) if samples + of_shards else 0.0
+    return Score("entropy", value, 0.0, 2 * ideal * best / (ideal + best))
 
 
 # -- is it a full shuffle? ------------------------------------------------------------------------------------------

@@ -143,6 +143,10 @@ def _more_lines(result: Result) -> list[Line]:
     if result.first_tenth is not None:
         lines.append(Line("First tenth", _share(result.first_tenth), "10 %", "100 %",
                           "of the source is what the first tenth of the epoch draws on"))  # fmt: skip
+    if "entropy" in result.scores:
+        bits = result.scores["entropy"]
+        lines.append(Line("Entropy", f"{bits.value:.1f} bits", "0", f"{bits.full:.1f}",
+                          "MosaicML's measure, for comparison: logarithmic, small buffers look good in it"))  # fmt: skip
     return lines
 
 

@@ -139,6 +139,11 @@ def test_entropy_at_a_full_shuffle():
     """log2 n - 1.017 bits."""
     assert abs(m.entropy(RNG.permutation(100_000)) - (math.log2(100_000) - 1.017)) < 0.02
     assert m.entropy(np.arange(1000)) == 0
+    order = RNG.permutation(100_000)
+    both = m.mosaic_entropy(order, order // 500, 200)
+    assert both.value == pytest.approx(both.full, abs=0.02)
+    alone = m.mosaic_entropy(order, None, 1)
+    assert alone.value == pytest.approx(alone.full, abs=0.02)
 
 
 @given(st.permutations(list(range(4))), st.integers(0, 1000))

@@ -44,14 +44,14 @@ def test_sorted_classes_as_the_loaders_mix_them(buffer, runs, classes, loader):
     results = [
         fashion(loader=loader, buffer=buffer, seed=seed, shuffle_shards=False,
                 initial=buffer if loader == "webdataset" else None)
-        for seed in range(6)
+        for seed in range(4)
     ]  # fmt: skip
     seen = np.array([r.scores["runs"].value for r in results])
     per_batch = np.array([r.classes_mean for r in results])
     # the recorded means are of 12 runs and rounded: their error and ours, three times
-    error = np.sqrt(seen.var(ddof=1) * (1 / 6 + 1 / 12))
+    error = np.sqrt(seen.var(ddof=1) * (1 / 4 + 1 / 12))
     assert abs(seen.mean() - runs) < 3 * error + 5
-    assert abs(per_batch.mean() - classes) < 3 * np.sqrt(per_batch.var(ddof=1) * (1 / 6 + 1 / 12)) + 0.005
+    assert abs(per_batch.mean() - classes) < 3 * np.sqrt(per_batch.var(ddof=1) * (1 / 4 + 1 / 12)) + 0.005
 
 
 @pytest.mark.parametrize("loader", ["tfdata", "webdataset", "dali"])
@@ -77,10 +77,10 @@ def test_a_share_of_the_files_in_order(share, score):
 
 @pytest.mark.parametrize(("shards", "score", "worth"), [(1, 63, 2.7), (10, 95, 19.5)])
 def test_shards_in_random_order(shards, score, worth):
-    result = simulate(Options("torch", shards * 500, shuffle_shards=True), described(1_000_000, 500, None))
+    result = simulate(Options("torch", shards * 1000, shuffle_shards=True), described(1_000_000, 1000, None))
     assert result.score == pytest.approx(score, abs=1)
     assert result.effective_batch == pytest.approx(worth, rel=0.05)
-    again = simulate(Options("torch", shards * 500, shuffle_shards=True, repacked=True), described(500_000, 500, None))
+    again = simulate(Options("torch", shards * 1000, shuffle_shards=True, repacked=True), described(500_000, 1000, None))
     assert again.score == pytest.approx(100, abs=0.5)
     assert again.deff == pytest.approx(1, abs=0.02)
 
@@ -262,7 +262,6 @@ def test_report_and_figures(tmp_path):
     for name in ("Mixing score", "Effective batch", "Same-shard pairs", "Classes per batch", "Epoch freshness",
                  "Rank skew", "How to reproduce", "--samples-per-shard 500", "Settings"):  # fmt: skip
         assert name in text
-    assert f"of 100: {made['score']:.0f}" or f">{made['score']:.0f} <small>" in text
     assert f"{made['score']:.0f} <small>" in text
     assert text.count("<img src='data:image/svg+xml;base64,") == 4
     # Nothing that a browser would fetch: no source but data:, and the policy forbids what is left.
