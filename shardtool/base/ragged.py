@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +44,7 @@ class Ragged:
 
     def __iter__(self) -> Iterator[bytes]:
         blob, first = self.data.tobytes(), self.first.tolist()
-        for a, b in zip(first, first[1:], strict=False):
+        for a, b in pairwise(first):
             yield blob[a:b]
 
     def lengths(self) -> npt.NDArray[np.int64]:
@@ -58,3 +59,25 @@ class Ragged:
         # index of every byte: start of its string in the source + its place in the string
         at = np.arange(first[-1], dtype=np.int64) + np.repeat(self.first[ids] - first[:-1], lengths)
         return Ragged(self.data[at], first)
+
+    @classmethod
+    def glue(cls, *columns: Ragged) -> Ragged:
+        """Row by row: string i of the result is string i of every column, one after the other."""
+        lengths = [column.lengths() for column in columns]
+        first = np.zeros(len(columns[0]) + 1, np.int64)
+        np.cumsum(sum(lengths[1:], lengths[0]), out=first[1:])
+        data = np.empty(first[-1], np.uint8)
+        start = first[:-1].copy()
+        for column, length in zip(columns, lengths, strict=True):
+            # where every byte of the column goes: start of its piece + its place in the piece
+            at = np.arange(length.sum(), dtype=np.int64)
+            at += np.repeat(start - (column.first[:-1] - column.first[0]), length)
+            data[at] = column.data[column.first[0] : column.first[-1]]
+            start += length
+        return cls(data, first)
+
+    @classmethod
+    def repeat(cls, string: bytes, count: int) -> Ragged:
+        """The same string `count` times."""
+        data = np.tile(np.frombuffer(string, np.uint8), count)
+        return cls(data, np.arange(count + 1, dtype=np.int64) * len(string))

@@ -29,7 +29,8 @@ def parse_size(text: str) -> int:
     digits, unit = match[1], _UNITS[match[2].lower()]
     whole, _, fraction = digits.partition(".")
     # Integer arithmetic: 0.1 has no exact float, and a size above 2**53 must not lose its last bytes.
-    return int(whole + fraction) * unit // 10 ** len(fraction)
+    scale: int = 10 ** len(fraction)
+    return int(whole + fraction) * unit // scale
 
 
 def show_size(count: int) -> str:

@@ -6,6 +6,7 @@ A subcommand's module is imported only when it runs, and heavy packages only ins
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import signal
@@ -136,10 +137,8 @@ def _host_error(error: OSError | MemoryError) -> HostError:
 
 
 def _say(text: str) -> None:
-    try:
+    with contextlib.suppress(OSError):  # stderr is closed or full; the exit status still tells
         click.echo(text, err=True)
-    except OSError:
-        pass  # stderr is closed or full; the exit status still tells
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,8 +12,14 @@ from ..report.console import Console
 
 Command = Callable[..., Any]
 
+if TYPE_CHECKING:
+    _IntType = click.ParamType[int]
+    _ListType = click.ParamType[tuple[str, ...]]
+else:  # not generic before click 8.4
+    _IntType = _ListType = click.ParamType
 
-class Size(click.ParamType):
+
+class Size(_IntType):
     """64M, 256MiB, 1.5GB"""
 
     name = "size"
@@ -30,7 +36,7 @@ class Size(click.ParamType):
             self.fail(f"{error.what}; {error.remedy}", param, ctx)
 
 
-class CommaList(click.ParamType):
+class CommaList(_ListType):
     """a,b,c"""
 
     name = "list"
@@ -65,3 +71,82 @@ def console_options(function: Command) -> Command:
     ):
         run = option(run)
     return run
+
+
+def source_options(function: Command) -> Command:
+    """All options on how SRC is read; the command receives `source` (SourceOptions) and `rules` (Rules)."""
+
+    @functools.wraps(function)
+    def run(*args: Any, no_verify: bool, no_verify_crc: bool, **kwargs: Any) -> Any:
+        import os
+
+        from ..disk.sources import SourceOptions
+        from ..layout.rules import Rules
+
+        taken = {name: kwargs.pop(name) for name in (*_SOURCE_FIELDS, *_RULE_FIELDS) if name != "verify"}
+        taken["verify"] = not (no_verify or no_verify_crc)
+        taken["require"] = tuple(os.fsencode(name) for name in taken["require"])
+        source = SourceOptions(strict=taken["strict"], **{name: taken[name] for name in _SOURCE_FIELDS})
+        rules = Rules(**{name: taken[name] for name in _RULE_FIELDS})
+        return function(*args, source=source, rules=rules, **kwargs)
+
+    command: Command = run
+    for option in reversed(_source_options()):
+        command = option(command)
+    return command
+
+
+_SOURCE_FIELDS = ("base", "from_", "label_from", "allow_incomplete")
+_RULE_FIELDS = (
+    "on_corrupt", "on_duplicate", "on_unsafe_name", "group", "ignore_zeros", "ignore_trailing",
+    "allow_case_collision", "require", "strict", "verify", "label",
+)  # fmt: skip
+
+
+def _source_options() -> list[Callable[[Command], Command]]:
+    def choice(flag: str, first: str, *others: str, text: str) -> Callable[[Command], Command]:
+        kind = click.Choice([first, *others])
+        return click.option(flag, type=kind, default=first, show_default=True, help=text)
+
+    return [
+        click.option("--base", metavar="DIR", help="Folder that the names of the sources are relative to."),
+        click.option(
+            "--from", "from_", type=click.Choice(["tar", "tfrecord", "folder"]),
+            help="Read SRC as this, whatever content and names say.",
+        ),
+        click.option(
+            "--label-from", type=click.Choice(["dir"]),
+            help="The first folder below SRC is the label of its sample files.",
+        ),
+        click.option("--label", metavar="FIELD", help="Field that holds the label, for index and manifest."),
+        choice(
+            "--on-corrupt", "error", "skip", "resync",
+            text="Damage: stop; keep what is intact in its place; or also search for the next valid frame.",
+        ),
+        choice(
+            "--on-duplicate", "error", "first", "last", text="A field that a sample of a tar has twice."
+        ),
+        choice(
+            "--on-unsafe-name", "error", "skip", text="Members of a tar with absolute names or '..' in them."
+        ),
+        choice(
+            "--group", "adjacent", "archive",
+            text="Members of a sample: must be neighbours, or are collected over the archive.",
+        ),
+        click.option("--ignore-zeros", is_flag=True, help="Read on behind an end-of-archive marker (tar -i)."),
+        click.option(
+            "--ignore-trailing", is_flag=True, help="Ignore what follows the end-of-archive marker."
+        ),
+        click.option("--allow-incomplete", is_flag=True, help="Read sets X-00000-of-00010 with gaps."),
+        click.option(
+            "--allow-case-collision", is_flag=True,
+            help="Accept fields of one sample that differ by letter case only.",
+        ),
+        click.option(
+            "--require", type=CommaList(), default="", metavar="FIELD[,FIELD...]",
+            help="Fields that every sample must have.",
+        ),
+        click.option("--strict", is_flag=True, help="Make errors of the warnings about odd input."),
+        click.option("--no-verify", is_flag=True, help="Do not check the payload checksums of TFRecords."),
+        click.option("--no-verify-crc", is_flag=True, hidden=True),
+    ]  # fmt: skip

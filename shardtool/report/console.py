@@ -27,7 +27,7 @@ class Console(Reporter):
         super().__init__()
         self.as_json = as_json
         self.quiet = quiet
-        self._log: IO[str] | None = open(log_file, "a", encoding="utf-8") if log_file else None  # noqa: SIM115
+        self._log: IO[str] | None = open(log_file, "a", encoding="utf-8") if log_file else None
         terminal = sys.stderr.isatty()
         self._bars = not quiet and (progress == "always" or (progress == "auto" and terminal))
         self._lines = not quiet and progress == "auto" and not terminal
@@ -84,8 +84,10 @@ class Console(Reporter):
         terminal = sys.stdout.isatty()
         # Not on a terminal: as wide as the content, so that nothing is cut or wrapped in a file or a pipe.
         rich = Rich(width=None if terminal else 10_000, highlight=False, soft_wrap=False)
-        made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD if terminal else None,
-                     show_footer=footer is not None, pad_edge=False, padding=(0, 2, 0, 0))  # fmt: skip
+        made = Table(
+            title=title, title_justify="left", box=box.SIMPLE_HEAD if terminal else None, pad_edge=False,
+            show_footer=footer is not None, show_header=any(columns), padding=(0, 2, 0, 0),
+        )  # fmt: skip
         for number, name in enumerate(columns):
             made.add_column(
                 name, justify="left" if number < left else "right", no_wrap=not terminal,

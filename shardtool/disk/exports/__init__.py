@@ -1,1 +1,19 @@
-"""Index files of other loaders."""
+"""Index files of other loaders, made from manifest and index alone.
+
+EXPORTS: name -> Export. One file of functions and one line here for each.
+"""
+
+from __future__ import annotations
+
+from . import dali_tfrecord, dali_wds, tfrecord, webdataset, wids
+from .export import Export, File, OpenIndex, Warn
+
+__all__ = ["EXPORTS", "Export", "File", "OpenIndex", "Warn"]
+
+EXPORTS: dict[str, Export] = {
+    "dali-tfrecord": Export(("tfrecord",), (), dali_tfrecord.names, dali_tfrecord.files),
+    "dali-wds": Export(("tar",), (), dali_wds.names, dali_wds.files),
+    "tfrecord": Export(("tfrecord",), (), tfrecord.names, tfrecord.files),
+    "webdataset": Export(("tar",), (), webdataset.names, webdataset.files),
+    "wids": Export(("tar",), ("md5",), wids.names, wids.files),
+}

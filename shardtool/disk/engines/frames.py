@@ -1,0 +1,218 @@
+"""How the frames of a window of samples come about: what is read where, and what is done to it in the buffer.
+
+A framer is made for one shard. `plan` says which reads fill the buffer, `finish` completes the frames in it
+(headers, padding, checksums); `stream` gives one frame that is larger than the buffer piece by piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Protocol
+
+import crc32c
+import numpy as np
+import numpy.typing as npt
+
+from ...base.errors import DataError
+from ...layout.frames import pad512, tar_heads
+from ...layout.index import I64, Runs
+from ..crc import mask, masked, masked_of_lengths
+from ..formats.tfrecord import FOOT, FRAME, HEAD
+from .job import CopyJob, SourceFiles
+
+Raw = npt.NDArray[np.uint8]
+# source number, offset in it, bytes, place in the buffer: int64[r] each
+Reads = tuple[I64, I64, I64, I64]
+
+BLOCK = 512
+
+
+class Framer(Protocol):
+    """See the module."""
+
+    def plan(self, ids: I64, place: I64) -> Reads: ...
+
+    def finish(self, raw: Raw, view: memoryview, sources: SourceFiles) -> None: ...
+
+    def stream(self, sample: int, sources: SourceFiles, view: memoryview) -> Iterator[memoryview | bytes]: ...
+
+
+class TFRecordFramer:
+    """Frames are carried verbatim; both checksums are checked on the copy."""
+
+    def __init__(self, job: CopyJob) -> None:
+        self._job = job
+        self._index = job.index
+
+    def plan(self, ids: I64, place: I64) -> Reads:
+        self._ids, self._place = ids, place
+        self._source = self._index.source_of(ids)
+        self._offset = self._index.offset.take(ids)
+        return self._source, self._offset, np.diff(place), place[:-1]
+
+    def finish(self, raw: Raw, view: memoryview, sources: SourceFiles) -> None:
+        start = self._place[:-1]
+        lengths = (np.diff(self._place) - FRAME).astype(np.uint64)
+        # the first twelve bytes of every frame, uint8[k, 12]
+        head = raw[start[:, None] + np.arange(HEAD)]
+        found = head[:, :8].copy().view("<u8")[:, 0]
+        self._require(found == lengths, "the length of a record changed since it was scanned")
+        sums = masked_of_lengths(lengths)
+        if self._job.verify:
+            self._require(
+                head[:, 8:].copy().view("<u4")[:, 0] == sums, "the length checksum (CRC32C) of a record is wrong"
+            )
+            self._check_payloads(view)
+        else:
+            raw[start[:, None] + np.arange(8, HEAD)] = sums.astype("<u4").view(np.uint8).reshape(-1, 4)
+            for a, b in zip(start.tolist(), self._place[1:].tolist(), strict=True):
+                view[b - FOOT : b] = masked(view[a + HEAD : b - FOOT]).to_bytes(4, "little")
+
+    def _check_payloads(self, view: memoryview) -> None:
+        places = self._place.tolist()
+        for k, (a, b) in enumerate(pairwise(places)):
+            if masked(view[a + HEAD : b - FOOT]) != int.from_bytes(view[b - FOOT : b], "little"):
+                raise self._damage("the payload checksum (CRC32C) of a record is wrong", k)
+
+    def _require(self, right: npt.NDArray[np.bool_], what: str) -> None:
+        if not right.all():
+            raise self._damage(what, int(np.flatnonzero(~right)[0]))
+
+    def _damage(self, what: str, k: int) -> DataError:
+        source = int(self._source[k])
+        record = int(self._ids[k] - self._index.source_first[source])
+        return DataError(
+            what, file=self._index.sources[source].name, offset=int(self._offset[k]), member=f"number {record}",
+            why="the payload is damaged", remedy="fetch the file again, or keep what is intact: --on-corrupt skip",
+        )  # fmt: skip
+
+    def stream(self, sample: int, sources: SourceFiles, view: memoryview) -> Iterator[memoryview | bytes]:
+        ids = np.array([sample], np.int64)
+        size = int(self._index.size.take(ids)[0])
+        self.plan(ids, np.array([0, size + FRAME], np.int64))
+        source, at = int(self._source[0]), int(self._offset[0])
+        head = size.to_bytes(8, "little")
+        yield head + masked(head).to_bytes(4, "little")
+        crc = 0
+        for lo in range(0, size, len(view)):
+            piece = view[: min(len(view), size - lo)]
+            sources.read_into(source, piece, at + HEAD + lo)
+            crc = crc32c.crc32c(piece, crc)
+            yield piece
+        foot = view[:FOOT]
+        sources.read_into(source, foot, at + HEAD + size)
+        right = mask(crc).to_bytes(4, "little")
+        if self._job.verify and bytes(foot) != right:
+            raise self._damage("the payload checksum (CRC32C) of a record is wrong", 0)
+        yield right
+
+
+class TarFramer:
+    """Our own header before every payload, zeros behind it.
+
+    Where the members of a sample lie one after the other with plain 512-byte headers, as in most archives, one
+    read fetches them all and the new headers are laid over the old ones.
+    """
+
+    def __init__(self, job: CopyJob) -> None:
+        self._job = job
+        self._index = job.index
+
+    def plan(self, ids: I64, place: I64) -> Reads:
+        index = self._index
+        parts, begin = index.parts_of(ids)
+        size = index.size.take(parts)
+        payload = index.offset.take(parts) + index.head.take(parts)
+        self._heads = tar_heads(self._job.keys.part_names(ids, parts, begin), size)
+        head = self._heads.lengths()
+        # place of every part's frame: its sample's place + the frames before it in the sample
+        frame = head + pad512(size)
+        before = np.cumsum(frame) - frame
+        to = before + np.repeat(place[:-1] - before[begin[:-1]], np.diff(begin))
+        self._to, self._body, self._size, self._parts = to, to + head, size, parts
+        source = np.repeat(index.source_of(ids), np.diff(begin))
+        self._source = source
+        self._sparse = [k for k, part in enumerate(parts.tolist()) if part in index.sparse] if index.sparse else []
+        return self._merged(source, payload, begin)
+
+    def _merged(self, source: I64, payload: I64, begin: I64) -> Reads:
+        """One read for a run of parts whose payloads have the same distance in the source as in the output."""
+        size, body = self._size, self._body
+        joins = np.zeros(len(size), bool)  # part k is fetched by the read of part k-1
+        # what lies between them in the source is then just as long as our padding and header, which go over it
+        joins[1:] = (np.diff(payload) == np.diff(body)) & (source[1:] == source[:-1])
+        joins[begin[:-1]] = False
+        for k in self._sparse:
+            joins[k : k + 2] = False
+        first = np.flatnonzero(~joins)
+        last = np.append(first[1:], len(size)) - 1
+        length = body[last] + size[last] - body[first]
+        keep = length > 0
+        if self._sparse:
+            keep &= ~np.isin(first, self._sparse)
+        first, length = first[keep], length[keep]
+        return source[first], payload[first], length, body[first]
+
+    def finish(self, raw: Raw, view: memoryview, sources: SourceFiles) -> None:
+        for k in self._sparse:
+            self._expand(k, view, sources)
+        self._lay_heads(raw)
+        zeros = bytes(BLOCK)
+        end = self._body + self._size
+        pad = -self._size % BLOCK
+        for at, count in zip(end.tolist(), pad.tolist(), strict=True):
+            view[at : at + count] = zeros[:count]
+
+    def _lay_heads(self, raw: Raw) -> None:
+        heads = self._heads
+        if len(heads.data) == BLOCK * len(heads):
+            blocks = raw[: len(raw) // BLOCK * BLOCK].reshape(-1, BLOCK)
+            blocks[self._to // BLOCK] = heads.data.reshape(-1, BLOCK)
+            return
+        data = heads.data
+        for k, at in enumerate(self._to.tolist()):
+            a, b = int(heads.first[k]), int(heads.first[k + 1])
+            raw[at : at + b - a] = data[a:b]
+
+    def _expand(self, k: int, view: memoryview, sources: SourceFiles) -> None:
+        """A sparse member: zeros, then the stored runs over them."""
+        body, size = int(self._body[k]), int(self._size[k])
+        view[body : body + size] = bytes(size)
+        for at, offset, count in self._index.sparse[int(self._parts[k])]:
+            sources.read_into(int(self._source[k]), view[body + at : body + at + count], offset)
+
+    def stream(self, sample: int, sources: SourceFiles, view: memoryview) -> Iterator[memoryview | bytes]:
+        index = self._index
+        ids = np.array([sample], np.int64)
+        parts, begin = index.parts_of(ids)
+        size = index.size.take(parts)
+        payload = index.offset.take(parts) + index.head.take(parts)
+        heads = tar_heads(self._job.keys.part_names(ids, parts, begin), size)
+        source = int(index.source_of(ids)[0])
+        for k, part in enumerate(parts.tolist()):
+            yield heads[k]
+            runs = index.sparse.get(part, ((0, int(payload[k]), int(size[k])),))
+            yield from _payload(runs, int(size[k]), source, sources, view)
+            yield bytes(-int(size[k]) % BLOCK)
+
+
+def _payload(
+    runs: Runs, size: int, source: int, sources: SourceFiles, view: memoryview
+) -> Iterator[memoryview | bytes]:
+    """The payload of a part piece by piece: stored runs, zeros between them."""
+    at = 0
+    for place, offset, count in [*runs, (size, 0, 0)]:
+        while at < place:
+            gap = min(place - at, len(view))
+            view[:gap] = bytes(gap)
+            yield view[:gap]
+            at += gap
+        for lo in range(0, count, len(view)):
+            piece = view[: min(len(view), count - lo)]
+            sources.read_into(source, piece, offset + lo)
+            yield piece
+        at += count
+
+
+FRAMERS: dict[str, type[TFRecordFramer] | type[TarFramer]] = {"tfrecord": TFRecordFramer, "tar": TarFramer}

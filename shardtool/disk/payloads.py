@@ -1,0 +1,75 @@
+"""Digests of the samples of one file, from what its scan found."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from ..layout.index import Runs
+from ..layout.multiset import BYTES, sample_digest
+from .blocks import Blocks
+from .scanned import Scanned
+
+WINDOW = 4 << 20
+ZEROS = bytes(1 << 16)
+
+
+def sample_digests(path: bytes, name: bytes, scanned: Scanned, *, fold_case: bool = False) -> npt.NDArray[np.uint8]:
+    """Digest of every sample in file order, uint8[n, 32]; layout/multiset.py says of what.
+
+    fold_case  field names in lower case, as a library sees them that lower-cases them
+
+    Holes of sparse members are zeros, a hard link has its target's payload.
+    """
+    digests = bytearray()
+    with Blocks(path, name, WINDOW) as file:
+        parts = _part_digests(file, scanned)
+        if scanned.first is None:
+            for digest in parts:
+                digests += digest
+        else:
+            assert scanned.ext is not None
+            names = [_lower(ext) if fold_case else ext for ext in scanned.exts]
+            fields = (names[code] for code in scanned.ext.tolist())
+            for count in np.diff(scanned.first).tolist():
+                digests += sample_digest([(next(fields), next(parts)) for _ in range(count)])
+    return np.frombuffer(bytes(digests), np.uint8).reshape(-1, BYTES)
+
+
+def _lower(field: bytes) -> bytes:
+    return field.decode("utf-8", "surrogateescape").lower().encode("utf-8", "surrogateescape")
+
+
+def _part_digests(file: Blocks, scanned: Scanned) -> Iterator[bytes]:
+    """SHA-256 of every part's payload."""
+    sha256, sparse = hashlib.sha256, scanned.sparse
+    payload = (scanned.offset + scanned.head).tolist()
+    for part, (at, size) in enumerate(zip(payload, scanned.size.tolist(), strict=True)):
+        if part in sparse:
+            yield _sparse(file, size, sparse[part])
+        elif size <= WINDOW:
+            yield sha256(file.peek(at, size)).digest()
+        else:
+            state = sha256()
+            for piece in _pieces(file, at, size):
+                state.update(piece)
+            yield state.digest()
+
+
+def _pieces(file: Blocks, at: int, size: int) -> Iterator[memoryview]:
+    for lo in range(0, size, WINDOW):
+        yield file.peek(at + lo, min(WINDOW, size - lo))
+
+
+def _sparse(file: Blocks, size: int, runs: Runs) -> bytes:
+    state, done = hashlib.sha256(), 0
+    for place, source, count in (*runs, (size, 0, 0)):
+        for lo in range(done, place, len(ZEROS)):
+            state.update(ZEROS[: min(len(ZEROS), place - lo)])
+        for piece in _pieces(file, source, count):
+            state.update(piece)
+        done = place + count
+    return state.digest()

@@ -1,0 +1,185 @@
+"""Where tasks run: here, or in forked processes on this machine.
+
+A task is a number; what it means is known to the function, which the children inherit. Children are forked, not
+spawned: they share the parent's columns without a copy, and start in a millisecond.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import struct
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from ..base.errors import HostError, ShardtoolError
+
+Result = TypeVar("Result")
+# A task calls this with the number of units it has done since the last call.
+Advance = Callable[[int], None]
+
+_LENGTH = struct.Struct("<QB")
+_PROGRESS, _RESULT, _ERROR = 0, 1, 2
+
+
+def run_tasks(
+    function: Callable[[int, Advance], Result], tasks: Sequence[int], jobs: int, advance: Advance
+) -> Iterator[tuple[int, Result]]:
+    """(task, result) as they finish. The first error ends the others and is raised here.
+
+    Raises HostError when a worker is killed from outside.
+    """
+    if jobs <= 1 or len(tasks) <= 1:
+        for task in tasks:
+            yield task, function(task, advance)
+        return
+    workers = [_Worker(function) for _ in range(min(jobs, len(tasks)))]
+    try:
+        yield from _serve(workers, list(tasks), advance)
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+def _serve(workers: list[_Worker], tasks: list[int], advance: Advance) -> Iterator[tuple[int, Any]]:
+    waiting = tasks[::-1]
+    poll = select.poll()
+    by_fd = {}
+    for worker in workers:
+        by_fd[worker.results] = worker
+        poll.register(worker.results, select.POLLIN | select.POLLHUP)
+        if waiting:
+            worker.give(waiting.pop())
+    busy = sum(worker.task is not None for worker in workers)
+    while busy:
+        for fd, _ in poll.poll():
+            worker = by_fd[fd]
+            kind, value = worker.receive()
+            if kind == _PROGRESS:
+                advance(value)
+            elif kind == _ERROR:
+                raise value
+            else:
+                task = worker.task
+                assert task is not None
+                worker.task = None
+                busy -= 1
+                if waiting:
+                    worker.give(waiting.pop())
+                    busy += 1
+                yield task, value
+
+
+class _Worker:
+    """One forked child: reads task numbers from a pipe, writes results to another."""
+
+    def __init__(self, function: Callable[[int, Advance], Any]) -> None:
+        self.task: int | None = None
+        task_out, self._tasks = os.pipe()
+        self.results, result_in = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._tasks)
+            os.close(self.results)
+            _child(function, task_out, result_in, parent)
+        os.close(task_out)
+        os.close(result_in)
+
+    def give(self, task: int) -> None:
+        self.task = task
+        os.write(self._tasks, task.to_bytes(8, "little"))
+
+    def receive(self) -> tuple[int, Any]:
+        head = self._read(_LENGTH.size)
+        length, kind = _LENGTH.unpack(head)
+        return kind, pickle.loads(self._read(length))
+
+    def _read(self, count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            got = os.read(self.results, min(count - len(data), 1 << 20))
+            if not got:
+                raise self._died()
+            data += got
+        return bytes(data)
+
+    def _died(self) -> HostError:
+        _, status = os.waitpid(self.pid, 0)
+        self.pid = 0
+        how = f"exit status {os.waitstatus_to_exitcode(status)}"
+        if os.WIFSIGNALED(status):
+            how = f"signal {signal.Signals(os.WTERMSIG(status)).name}"
+        return HostError(
+            f"a worker process ended early ({how})",
+            why="SIGKILL mostly means that the machine or its memory cgroup ran out of memory",
+            remedy="give --memory a smaller size or use fewer --jobs, then run the same command again",
+        )
+
+    def end(self) -> None:
+        os.close(self._tasks)
+        os.close(self.results)
+        if self.pid:
+            # Always by signal: later children inherited our end of this one's task pipe, so closing it is no end
+            # of file for it.
+            os.kill(self.pid, signal.SIGTERM)
+            os.waitpid(self.pid, 0)
+            self.pid = 0
+
+
+def _child(function: Callable[[int, Advance], Any], tasks: int, results: int, parent: int) -> None:
+    """The life of a worker; never returns."""
+    status = 1
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the group; the parent ends us
+        _die_with_parent(parent)
+
+        def send(kind: int, value: Any) -> None:
+            data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+            message = _LENGTH.pack(len(data), kind) + data
+            while message:
+                message = message[os.write(results, message) :]
+
+        while number := os.read(tasks, 8):
+            try:
+                value = function(int.from_bytes(number, "little"), lambda count: send(_PROGRESS, count))
+            except BaseException as error:
+                send(_ERROR, _portable(error))
+                break
+            send(_RESULT, value)
+        status = 0
+    except BaseException:
+        pass  # the parent has gone or reads no more: nobody to tell
+    finally:
+        os._exit(status)
+
+
+def _portable(error: BaseException) -> BaseException:
+    """The error itself where it survives pickling, else one that says the same."""
+    if isinstance(error, (ShardtoolError, OSError, MemoryError)):
+        return error
+    if os.environ.get("SHARDTOOL_DEBUG") == "1":
+        import traceback
+
+        return RuntimeError("".join(traceback.format_exception(error)))
+    return RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def _die_with_parent(parent: int) -> None:
+    """Ask Linux to end this process when the parent ends, however it ends.
+
+    An orphan would hold the lock on OUT and keep publishing shards into a run that has been started anew.
+    """
+    if sys.platform.startswith("linux"):
+        import ctypes
+
+        set_death_signal = 1  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None, use_errno=True).prctl(set_death_signal, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)  # it ended before the request above

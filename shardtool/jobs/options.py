@@ -1,0 +1,102 @@
+"""Options of a repack as one value; the command line and Python share it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from ..base.errors import UsageError
+from ..disk.sources import SourceOptions
+from ..layout.layout import Limits
+from ..layout.manifest import encode_name
+from ..layout.rules import Rules
+
+DEFAULT_SHARD_SIZE = 256 << 20
+
+
+@dataclass(frozen=True)
+class RepackOptions:
+    """Names are those of the command line (docs/cli.md).
+
+    format         'tar', 'tfrecord', or None: as the source
+    shards, shard_size (bytes), shard_samples  limits; none given: shard_size 256 MiB
+    order          'shuffle' or 'source'
+    keys           'auto', 'keep', 'source' or 'ordinal'
+    exports        kinds of index files for other loaders
+    digests        algorithms besides xxh3-128
+    memory         bytes the job may allocate over all processes; None: half of what there is
+    jobs           processes; None: the cores this process may use
+    engine         'auto' or a name from ENGINES
+    """
+
+    format: str | None = None
+    shards: int | None = None
+    shard_size: int | None = None
+    shard_samples: int | None = None
+    seed: int = 0
+    order: str = "shuffle"
+    name: str = "shard"
+    keys: str = "auto"
+    exports: tuple[str, ...] = ()
+    digests: tuple[str, ...] = ()
+    strict: bool = False
+    overwrite: bool = False
+    memory: int | None = None
+    jobs: int | None = None
+    engine: str = "auto"
+    source: SourceOptions = field(default_factory=SourceOptions)
+    rules: Rules = field(default_factory=Rules)
+
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("--shards", self.shards), ("--shard-size", self.shard_size),
+            ("--shard-samples", self.shard_samples), ("--jobs", self.jobs), ("--memory", self.memory),
+        ):  # fmt: skip
+            if value is not None and value < 1:
+                raise UsageError(f"{name} {value} is less than 1")
+        if not -(1 << 63) <= self.seed < 1 << 64:
+            raise UsageError(f"--seed {self.seed} does not fit 64 bits")
+        if not self.name or "/" in self.name or self.name.startswith((".", "_", "-")) or not self.name.isprintable():
+            raise UsageError(
+                f"--name {self.name!r} cannot begin a shard's name",
+                remedy="use a name without '/', not beginning with '.', '_' or '-'",
+            )
+        for algorithm in self.digests:
+            if algorithm not in ("sha256", "md5"):
+                raise UsageError(f"--digest {algorithm!r} is none of sha256, md5")
+
+    @property
+    def limits(self) -> Limits:
+        """What was asked of the shards."""
+        none = self.shards is None and self.shard_size is None and self.shard_samples is None
+        return Limits(self.shards, DEFAULT_SHARD_SIZE if none else self.shard_size, self.shard_samples)
+
+    def public(self) -> dict[str, Any]:
+        """All that decides bytes of the output, for manifest and journal."""
+        facts: dict[str, Any] = {
+            "format": self.format,
+            "shards": self.shards,
+            "shard_size": self.limits.bytes,
+            "shard_samples": self.shard_samples,
+            "seed": self.seed % (1 << 64),
+            "order": self.order,
+            "name": self.name,
+            "keys": self.keys,
+            "exports": sorted(self.exports),
+            "digests": sorted(self.digests),
+            "label_from": self.source.label_from,
+            "from": self.source.from_,
+            "allow_incomplete": self.source.allow_incomplete,
+        }
+        facts.update(public_rules(self.rules))
+        return facts
+
+
+def public_rules(rules: Rules) -> dict[str, Any]:
+    """The fields of Rules as JSON."""
+    return {**asdict(rules), "require": [encode_name(name) for name in rules.require]}
+
+
+def with_rules(options: RepackOptions, **changes: Any) -> RepackOptions:
+    """The options with some rules changed."""
+    return replace(options, rules=replace(options.rules, **changes))

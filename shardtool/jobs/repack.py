@@ -1,0 +1,433 @@
+"""repack: every sample of the input, uniformly at random, into equal shards.
+
+    scan -> Index -> lay_out -> Layout -> engine -> receipts -> Manifest -> publish
+
+What happens when it is stopped anywhere, and what a rerun does, is in docs/crash.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ..base.errors import DataError, ShardtoolError, StateError, UsageError, printable
+from ..base.reporting import Reporter
+from ..base.units import show_size
+from ..disk.engines import ENGINES
+from ..disk.engines.job import CopyJob, SourceFile
+from ..disk.exports import EXPORTS
+from ..disk.files import fsync_folder, publish, remove
+from ..disk.journal import FOLDER, Journal
+from ..disk.runners import run_tasks
+from ..disk.shardindex import FOLDER as INDEX_FOLDER
+from ..disk.shardindex import index_columns, index_name
+from ..disk.sources import Inputs, check_apart, resolve
+from ..layout.cost import Cost
+from ..layout.keys import NONE
+from ..layout.layout import shard_names
+from ..layout.manifest import Manifest, Receipt
+from ..version import VERSION
+from . import state
+from .export import resolve_exports, write_exports
+from .host import default_jobs, default_memory
+from .lay_out import LaidOut, lay_out
+from .options import RepackOptions
+from .scan import Scan, scan_inputs
+from .summary import field_sets, fields_of, labels_of, source_fingerprint
+
+MANIFEST = "manifest.json"
+LAYOUT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a repack came to.
+
+    manifest  None after a dry run
+    done      'written', 'resumed', 'nothing to do' or 'dry run'
+    """
+
+    done: str
+    manifest: Manifest | None
+    path: str
+    laid_out: LaidOut | None = None
+    cost: Cost | None = None
+    engine: str = "gather"
+    bytes_read: int = 0
+    seconds: float = 0.0
+    scan_seconds: float = 0.0
+    resumed_shards: int = 0
+    warnings: tuple[str, ...] = ()
+    inputs: Inputs | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def repack(
+    sources: Sequence[str],
+    out: str,
+    options: RepackOptions | None = None,
+    *,
+    dry_run: bool = False,
+    reporter: Reporter | None = None,
+) -> Result:
+    """Repack `sources` into the folder `out`. With dry_run nothing is written.
+
+    Raises UsageError, DataError, StateError or HostError; OUT then holds no manifest of this run.
+    """
+    options, reporter = options or RepackOptions(), reporter or Reporter()
+    started = time.monotonic()
+    inputs = resolve(sources, options.source, options.rules)
+    check_apart(out, inputs)
+    options = _settled(options, inputs)
+    if dry_run:
+        plan, seconds = _prepared(inputs, options, reporter)
+        return Result(
+            "dry run", None, os.path.join(out, MANIFEST), plan.laid_out, plan.laid_out.cost,
+            scan_seconds=seconds, seconds=time.monotonic() - started, warnings=tuple(reporter.warnings), inputs=inputs,
+            extra=_facts(plan),
+        )  # fmt: skip
+    folder = os.path.abspath(os.fsencode(out))
+    existed = os.path.isdir(folder)
+    if existed and (finished := _finished(folder, inputs, options)):
+        _clear(folder)
+        reporter.note("Nothing to do: the output is complete and newer than its input.")
+        return Result(
+            "nothing to do", finished, os.path.join(out, MANIFEST),
+            seconds=time.monotonic() - started, warnings=tuple(reporter.warnings), inputs=inputs,
+        )  # fmt: skip
+    _refuse_early(folder, inputs, options)
+    journal = Journal(folder)
+    try:
+        with journal.locked():
+            result = _run(folder, inputs, options, journal, reporter)
+    except ShardtoolError:
+        _tidy(journal, remove_out=not existed)
+        raise
+    return replace(
+        result, path=os.path.join(out, MANIFEST), seconds=time.monotonic() - started,
+        warnings=tuple(reporter.warnings), inputs=inputs,
+    )  # fmt: skip
+
+
+def _settled(options: RepackOptions, inputs: Inputs) -> RepackOptions:
+    """Defaults that depend on input and machine, filled in."""
+    format = options.format or inputs.format
+    if format != inputs.format:
+        raise UsageError(
+            f"the source is {inputs.format}, --format asks for {format}",
+            why="conversion between formats is not supported yet",
+            remedy=f"leave out --format, or say --format {inputs.format}",
+        )
+    exports = resolve_exports(options.exports, format)
+    digests = {*options.digests, *(name for kind in exports for name in EXPORTS[kind].digests)}
+    engine = "gather" if options.engine == "auto" else options.engine
+    if engine not in ENGINES:
+        raise UsageError(f"--engine {engine!r} is none of auto, {', '.join(ENGINES)}")
+    return replace(
+        options, format=format, exports=exports, digests=tuple(sorted(digests)), engine=engine,
+        jobs=options.jobs or default_jobs(), memory=options.memory or default_memory(),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Everything is decided, nothing is written."""
+
+    scan: Scan
+    laid_out: LaidOut
+    names: tuple[str, ...]
+    options: RepackOptions
+
+
+def _prepared(inputs: Inputs, options: RepackOptions, reporter: Reporter) -> tuple[_Plan, float]:
+    """Scan and lay out; and the seconds that the scan took."""
+    assert options.jobs and options.memory and options.format
+    started = time.monotonic()
+    # Payload checksums are checked on the copy, while they are in the processor's cache; a scan that must know
+    # beforehand which records to leave out checks them itself.
+    check = options.rules.on_corrupt != "error"
+    scan = scan_inputs(inputs, options.rules, jobs=options.jobs, check_payload=check, reporter=reporter)
+    seconds = time.monotonic() - started
+    laid_out = lay_out(
+        scan.index, options.limits, format=options.format, seed=options.seed, order=options.order,
+        keys=options.keys, strict=options.strict, jobs=options.jobs, memory=options.memory,
+    )  # fmt: skip
+    for text in laid_out.warnings:
+        reporter.warn(text)
+    names = shard_names(options.name, options.format, laid_out.layout.shards)
+    return _Plan(scan, laid_out, names, options), seconds
+
+
+def _refuse_early(folder: bytes, inputs: Inputs, options: RepackOptions) -> None:
+    """What needs no scan to be refused: a folder that is not ours and not empty, or the output of another job."""
+    found = _found(folder)
+    if found.journal is None:
+        sources = [(file.name, file.size) for file in inputs.files]
+        job = {"options": options.public(), "version": VERSION, "sources": sources}
+        state.decide(found, job, overwrite=options.overwrite, out=folder)
+
+
+def _run(folder: bytes, inputs: Inputs, options: RepackOptions, journal: Journal, reporter: Reporter) -> Result:
+    """With the lock held: from the scan to the manifest."""
+    plan, scan_seconds = _prepared(inputs, options, reporter)
+    job = _journal_facts(plan)
+    found = _found(folder)
+    what = state.decide(found, job, overwrite=options.overwrite, out=folder)
+    old = read_manifest(folder)
+    if what == state.CLEAN_UP and old is not None:
+        journal.remove()
+        return Result("nothing to do", old, "", plan.laid_out)
+    if what != state.RESUME:
+        _begin(folder, journal, job, _written_by(found.journal, old))
+    _finish_replacing(folder, journal)
+    try:
+        receipts, resumed = _copy(folder, plan, journal, reporter)
+        _unchanged(inputs)
+        manifest = _manifest(plan, receipts, reporter)
+        exports = write_exports(folder, journal.folder, manifest, options.exports, reporter)
+        manifest = replace(manifest, exports=exports, warnings=tuple(reporter.warnings))
+    except DataError:
+        # Damage: this job can never end well, so nothing of it stays.
+        for name in job["files"]:
+            remove(os.path.join(folder, name.encode()))
+        _remove_empty(os.path.join(folder, INDEX_FOLDER.encode()))
+        journal.remove()
+        raise
+    text = manifest.to_json().encode("ascii")
+    publish(os.path.join(journal.folder, b"manifest.tmp"), os.path.join(folder, MANIFEST.encode()), [text])
+    journal.remove()
+    total = sum(source.bytes for source in plan.scan.index.sources)
+    return Result(
+        "resumed" if resumed else "written", manifest, "", plan.laid_out, plan.laid_out.cost,
+        engine=options.engine, bytes_read=total, scan_seconds=scan_seconds, resumed_shards=resumed,
+    )  # fmt: skip
+
+
+# -- what is in OUT -------------------------------------------------------------------------------------------
+
+
+def read_manifest(folder: bytes) -> Manifest | None:
+    """The manifest in a folder; None when there is none of ours."""
+    path = os.path.join(folder, MANIFEST.encode())
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return Manifest.from_json(file.read(), file=path)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, DataError):
+        return None
+
+
+def _found(folder: bytes) -> state.Found:
+    try:
+        entries = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return state.Found(None, None, ())
+    except NotADirectoryError:
+        raise StateError("the output is a file, not a folder", file=folder, remedy="choose another -o") from None
+    manifest = read_manifest(folder)
+    facts = None
+    if manifest is not None:
+        facts = {
+            "options": manifest.options, "version": manifest.version, "public": manifest.source_fingerprint,
+            "sources": [(source.name, source.bytes) for source in manifest.sources],
+        }  # fmt: skip
+    others = tuple(name for name in entries if name != FOLDER)[:3]
+    return state.Found(Journal(folder).read_run(), facts, others)
+
+
+def _finished(folder: bytes, inputs: Inputs, options: RepackOptions) -> Manifest | None:
+    """The manifest in OUT when it is that of this job, complete, and no input is newer."""
+    manifest = read_manifest(folder)
+    if manifest is None or options.overwrite or Journal(folder).read_run() is not None:
+        return None
+    here = [(file.name, file.size) for file in inputs.files]
+    there = [(source.name, source.bytes) for source in manifest.sources]
+    if here != there or manifest.version != VERSION or dict(manifest.options) != options.public():
+        return None
+    written = os.stat(os.path.join(folder, MANIFEST.encode())).st_mtime_ns
+    if any(file.mtime_ns > written for file in inputs.files):
+        return None
+    for receipt in manifest.shards:
+        path = os.path.join(folder, receipt.name.encode())
+        if not os.path.exists(path) or os.stat(path).st_size != receipt.bytes:
+            raise StateError(
+                "a shard that the manifest lists is missing or has another size", file=path,
+                remedy="write everything again with --overwrite",
+            )  # fmt: skip
+    return manifest
+
+
+def _clear(folder: bytes) -> None:
+    """Remove a work folder whose run ended just before it did so itself."""
+    journal = Journal(folder)
+    if os.path.isdir(journal.folder):
+        with journal.locked():
+            journal.remove()
+
+
+def _written_by(journal: dict[str, Any] | Any, manifest: Manifest | None) -> list[str]:
+    """Files that an earlier run says it wrote or was about to write."""
+    names = list(journal["files"]) if journal else []
+    if journal:
+        names += journal["replaces"]
+    if manifest is not None:
+        names += [name for r in manifest.shards for name in (r.name, r.index)]
+        names += [name for files in manifest.exports.values() for name in files]
+    # Only names below OUT: a manifest is input too.
+    return sorted({name for name in names if not name.startswith("/") and ".." not in name.split("/")})
+
+
+# -- the journal ----------------------------------------------------------------------------------------------
+
+
+def _journal_facts(plan: _Plan) -> dict[str, Any]:
+    """What run.json holds: all that decides the bytes, and the files that the run will write."""
+    names = [*plan.names, *map(index_name, plan.names)]
+    empty = _manifest(plan, [], Reporter(), shards=plan.names)
+    for kind in plan.options.exports:
+        names += EXPORTS[kind].names(empty)
+    return {
+        "layout": LAYOUT_VERSION,
+        "version": VERSION,
+        "options": plan.options.public(),
+        "public": source_fingerprint(plan.scan.index.sources),
+        "private": [
+            [printable(file.path), file.size, file.mtime_ns, file.inode] for file in plan.scan.inputs.files
+        ],
+        "files": names,
+        "replaces": [],
+    }
+
+
+def _begin(folder: bytes, journal: Journal, job: dict[str, Any], replaces: list[str]) -> None:
+    """Make this job the one of OUT. Refuses to write over files that no run of ours wrote."""
+    known = {*replaces, MANIFEST}
+    for name in job["files"]:
+        if name not in known and os.path.lexists(os.path.join(folder, name.encode())):
+            raise StateError(
+                "a file that no run of this tool wrote has the name of an output file",
+                file=os.path.join(folder, name.encode()), remedy="move it away, or choose another -o or --name",
+            )  # fmt: skip
+    journal.forget_receipts()
+    journal.write_run({**job, "replaces": replaces})
+
+
+def _finish_replacing(folder: bytes, journal: Journal) -> None:
+    """Remove what the run before wrote: the manifest first, then the files that it listed."""
+    facts = journal.read_run()
+    if not facts or not facts["replaces"]:
+        return
+    remove(os.path.join(folder, MANIFEST.encode()))
+    fsync_folder(folder)
+    for name in facts["replaces"]:
+        remove(os.path.join(folder, name.encode()))
+    fsync_folder(folder)
+    journal.write_run({**facts, "replaces": []})
+
+
+def _tidy(journal: Journal, *, remove_out: bool) -> None:
+    """After an error: where no run had begun, take away what the lock needed."""
+    if journal.read_run() is None:
+        if os.path.isdir(journal.folder):
+            journal.remove()
+        if remove_out:
+            _remove_empty(journal.out)
+
+
+def _remove_empty(folder: bytes) -> None:
+    with contextlib.suppress(OSError):  # somebody else's files are in it, or it is not there
+        os.rmdir(folder)
+
+
+# -- the copy -------------------------------------------------------------------------------------------------
+
+
+def _copy(folder: bytes, plan: _Plan, journal: Journal, reporter: Reporter) -> tuple[list[Receipt], int]:
+    """Receipts of all shards in their order, and how many of them an earlier run had finished."""
+    options, layout = plan.options, plan.laid_out.layout
+    assert options.jobs and options.memory
+    os.makedirs(os.path.join(folder, INDEX_FOLDER.encode()), exist_ok=True)
+    receipts = journal.receipts()
+    resumed = len(receipts)
+    job = copy_job(plan.scan, plan.laid_out, plan.names, options, folder, journal.folder)
+    write = ENGINES[options.engine]
+    reporter.stage("repack", int(layout.shard_bytes.sum()), "B")
+    reporter.advance(sum(receipt.bytes for receipt in receipts.values()))
+    missing = [shard for shard in range(layout.shards) if shard not in receipts]
+
+    def one(shard: int, advance: Any) -> Receipt:
+        receipt = write(job, shard, advance)
+        journal.write_receipt(receipt)
+        return receipt
+
+    for shard, receipt in run_tasks(one, missing, options.jobs, reporter.advance):
+        receipts[shard] = receipt
+    reporter.finish()
+    return [receipts[shard] for shard in range(layout.shards)], resumed
+
+
+def copy_job(
+    scan: Scan, laid_out: LaidOut, names: tuple[str, ...], options: RepackOptions, out: bytes, work: bytes
+) -> CopyJob:
+    """The engine's whole input."""
+    index, layout = scan.index, laid_out.layout
+    largest_part = int(np.max(index.size[0 : len(index.size)], initial=0))
+    columns = index_columns(index, layout, laid_out.largest_frame, largest_part)
+    if laid_out.keys.mode != NONE:
+        columns.update({"key": "|u1", "key_end": "<i8"})
+    return CopyJob(
+        layout=layout, index=index, keys=laid_out.keys, names=names, out=out, work=work,
+        sources=tuple(SourceFile(f.path, f.name, f.size, f.mtime_ns, f.inode) for f in scan.inputs.files),
+        verify=options.rules.verify, digests=options.digests, columns=columns, chunk=laid_out.chunk,
+    )  # fmt: skip
+
+
+def _unchanged(inputs: Inputs) -> None:
+    """DataError when an input is no longer what was scanned."""
+    for file in inputs.files:
+        SourceFile(file.path, file.name, file.size, file.mtime_ns, file.inode).check(os.stat(file.path))
+
+
+# -- the manifest ---------------------------------------------------------------------------------------------
+
+
+def _manifest(
+    plan: _Plan, receipts: list[Receipt], reporter: Reporter, shards: tuple[str, ...] = ()
+) -> Manifest:
+    """The manifest of these receipts. With `shards` instead: one that has names only, for what depends on them."""
+    index, layout, options = plan.scan.index, plan.laid_out.layout, plan.options
+    if shards:
+        sizes = np.diff(layout.cuts).tolist()
+        receipts = [
+            Receipt(k, name, sizes[k], int(layout.shard_bytes[k]), "", {}, index_name(name))
+            for k, name in enumerate(shards)
+        ]
+    kept_keys = plan.laid_out.keys.mode
+    return Manifest(
+        version=VERSION, format=layout.format, samples=layout.samples,
+        bytes=int(layout.shard_bytes.sum()), seed=options.seed % (1 << 64), order=layout.order.kind,
+        shards_requested=options.shards, shards=tuple(receipts),
+        index=copy_job(plan.scan, plan.laid_out, plan.names, options, b"", b"").columns,
+        sources=index.sources, source_fingerprint=source_fingerprint(index.sources), sample_digest_sum=None,
+        keys={"mode": kept_keys, "unique": True if kept_keys != NONE else None},
+        fields={} if shards else fields_of(index), field_sets=None if shards else field_sets(index),
+        classes=index.classes if index.label is not None else None,
+        labels=labels_of(index, options.rules.label) if index.label is not None and not shards else None,
+        options=options.public(), ignored=dict(plan.scan.findings.ignored), dropped=dict(plan.scan.findings.dropped),
+        renamed={"keys": plan.laid_out.renamed_keys}, warnings=tuple(reporter.warnings),
+    )  # fmt: skip
+
+
+def _facts(plan: _Plan) -> dict[str, Any]:
+    """Counts of a dry run's --json that a manifest would hold."""
+    return {
+        "ignored": dict(plan.scan.findings.ignored),
+        "dropped": dict(plan.scan.findings.dropped),
+        "renamed_keys": plan.laid_out.renamed_keys,
+        "shard_size": show_size(int(plan.laid_out.layout.shard_bytes.max())),
+    }

@@ -1,0 +1,166 @@
+"""scan: what samples are there. Reads headers (and payloads where checksums or labels ask for it)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..base.errors import DataError, UsageError
+from ..base.ragged import Ragged
+from ..base.reporting import Reporter
+from ..disk.formats import scan_file
+from ..disk.runners import Advance, run_tasks
+from ..disk.scanned import Findings, Scanned
+from ..disk.sources import Input, Inputs, SourceOptions, resolve
+from ..layout.index import I64, Index, Runs, Source
+from ..layout.rules import Rules
+
+
+@dataclass(frozen=True)
+class Scan:
+    """An input and what it holds."""
+
+    inputs: Inputs
+    index: Index
+    findings: Findings
+
+    @property
+    def format(self) -> str:
+        """The one format of all sources."""
+        return self.inputs.files[0].format
+
+
+def scan(
+    sources: Sequence[str],
+    options: SourceOptions | None = None,
+    rules: Rules | None = None,
+    *,
+    jobs: int = 1,
+    check_payload: bool = True,
+    reporter: Reporter | None = None,
+) -> Scan:
+    """Find and walk all sources.
+
+    Raises UsageError (no such file, contradicting options), DataError (damage, policies, no sample at all).
+    """
+    return scan_inputs(
+        resolve(sources, options or SourceOptions()), rules or Rules(),
+        jobs=jobs, check_payload=check_payload, reporter=reporter or Reporter(),
+    )  # fmt: skip
+
+
+def scan_inputs(inputs: Inputs, rules: Rules, *, jobs: int, check_payload: bool, reporter: Reporter) -> Scan:
+    """The same for sources that are found already."""
+    found: dict[int, Scanned] = {}
+    reporter.stage("scan", sum(file.size for file in inputs.files), "B")
+
+    def one(number: int, advance: Advance) -> Scanned:
+        file = inputs.files[number]
+        scanned = scan_file(file.format, file.path, file.name, rules, check_payload=check_payload)
+        advance(file.size)
+        return scanned
+
+    for number, scanned in run_tasks(one, _largest_first(inputs.files), jobs, reporter.advance):
+        found[number] = scanned
+    reporter.finish()
+    parts = [found[number] for number in range(len(inputs.files))]
+    findings = Findings()
+    findings.add(inputs.findings)
+    for part in parts:
+        findings.add(part.findings)
+    if not sum(part.samples for part in parts):
+        raise DataError(
+            "the input holds no samples",
+            why="; ".join([f"{len(parts):,} files, all empty", *findings.sentences()]),
+        )
+    index = assemble(inputs.files, parts, rules)
+    _require_label(index, rules)
+    for text in [*findings.warnings, *findings.sentences()]:
+        reporter.warn(text)
+    return Scan(inputs, index, findings)
+
+
+def _largest_first(files: Sequence[Input]) -> list[int]:
+    """So that the last task to finish is a short one."""
+    return sorted(range(len(files)), key=lambda number: (-files[number].size, number))
+
+
+def assemble(files: Sequence[Input], parts: Sequence[Scanned], rules: Rules) -> Index:
+    """One Index of the scans of all files, in the files' order."""
+    sources = tuple(
+        Source(file.name, file.size, part.samples, file.format) for file, part in zip(files, parts, strict=True)
+    )
+    exts = tuple(sorted({ext for part in parts for ext in part.exts}))
+    classes: tuple[bytes, ...] = ()
+    label = None
+    if rules.label is not None:
+        classes, label = _labels(parts)
+    tar = any(part.first is not None for part in parts)
+    return Index(
+        sources=sources,
+        first=_first(parts) if tar else None,
+        offset=_joined(part.offset for part in parts),
+        head=_joined(part.head for part in parts),
+        size=_joined(part.size for part in parts),
+        ext=_exts(parts, exts) if tar else None,
+        exts=exts,
+        keys=Ragged.join(part.keys for part in parts if part.keys is not None) if tar else None,
+        label=label,
+        classes=classes,
+        sparse=_sparse(parts),
+    )
+
+
+def _joined(columns: Iterable[I64]) -> I64:
+    return np.concatenate([np.zeros(0, np.int64), *columns])
+
+
+def _first(parts: Sequence[Scanned]) -> I64:
+    counts = [np.diff(part.first) if part.first is not None else np.ones(part.samples, np.int64) for part in parts]
+    return np.cumsum(_joined([np.zeros(1, np.int64), *counts]))
+
+
+def _exts(parts: Sequence[Scanned], exts: tuple[bytes, ...]) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+    number = {ext: k for k, ext in enumerate(exts)}
+    columns = [np.zeros(0, np.uint32)]
+    for part in parts:
+        if part.ext is not None and part.exts:
+            columns.append(np.array([number[ext] for ext in part.exts], np.uint32).take(part.ext))
+    return np.concatenate(columns)
+
+
+def _sparse(parts: Sequence[Scanned]) -> dict[int, Runs]:
+    sparse, before = {}, 0
+    for part in parts:
+        for number, runs in part.sparse.items():
+            sparse[before + number] = runs
+        before += len(part.offset)
+    return sparse
+
+
+def _labels(parts: Sequence[Scanned]) -> tuple[tuple[bytes, ...], np.ndarray[tuple[int], np.dtype[np.int32]]]:
+    """Classes (numbers in numeric order, else by bytes) and every sample's number among them, -1 for none."""
+    values = [value for part in parts for value in part.labels or ()]
+    present = {value for value in values if value is not None}
+    number = {value: k for k, value in enumerate(sort_classes(present))}
+    codes = np.fromiter((-1 if v is None else number[v] for v in values), np.int32, len(values))
+    return tuple(number), codes
+
+
+def sort_classes(values: set[bytes]) -> list[bytes]:
+    """Label values in order: whole numbers by value, anything else by bytes."""
+    try:
+        return sorted(values, key=lambda value: (int(value), value))
+    except ValueError:
+        return sorted(values)
+
+
+def _require_label(index: Index, rules: Rules) -> None:
+    if rules.label is not None and not index.classes:
+        known = ", ".join(ext.decode("utf-8", "replace") for ext in index.exts[:20])
+        raise UsageError(
+            f"no sample has the label field {rules.label!r}",
+            remedy=f"--label one of: {known}" if known else "name a feature that the records have",
+        )

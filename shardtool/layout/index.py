@@ -1,0 +1,112 @@
+"""The Index: what exists. For every sample a short list of parts, for every part the place of its payload.
+
+Columns are numpy arrays, or objects that behave like one for the two accesses that the rest of shardtool uses:
+`column[lo:hi]` (a window) and `column.take(ids)`. Nothing may depend on a column being in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ..base.ragged import Ragged
+
+I64 = npt.NDArray[np.int64]
+
+
+class Column(Protocol):
+    """What an engine may do with a column."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, window: slice, /) -> npt.NDArray[Any]: ...
+
+    def take(self, ids: I64, /) -> npt.NDArray[Any]: ...
+
+
+@dataclass(frozen=True)
+class Source:
+    """One input file.
+
+    name     relative to the base, '/' between folders, bytes as on disk
+    bytes    size of the file
+    samples  how many it holds (after policies)
+    format   'tar' or 'tfrecord'
+    """
+
+    name: bytes
+    bytes: int
+    samples: int
+    format: str
+
+
+# A sparse member: (place in the payload, offset in the source, bytes) of every stored run; the rest is zeros.
+Runs = tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True)
+class Index:
+    """n samples of p parts in S sources, in source order.
+
+    sources   S sources, by name as bytes
+    first     int64[n+1], parts of sample i are first[i]:first[i+1]; None: one part a sample
+    offset    int64[p], where the part's frame begins in its source (extension headers included)
+    head      int64[p], payload begins at offset + head; negative or large for a hard link, whose payload is
+              that of another member of the same source
+    size      int64[p], payload bytes
+    ext       uint32[p], number of the part's field in `exts`; None for TFRecord
+    exts      field names (the extension after the first dot), by bytes
+    keys      n keys; None for TFRecord
+    label     int32[n], number of the label in `classes`; -1: the sample has none; None: not asked for
+    classes   labels in order of their numbers
+    sparse    part number -> stored runs
+    """
+
+    sources: tuple[Source, ...]
+    first: Column | None
+    offset: Column
+    head: Column
+    size: Column
+    ext: Column | None = None
+    exts: tuple[bytes, ...] = ()
+    keys: Ragged | None = None
+    label: Column | None = None
+    classes: tuple[bytes, ...] = ()
+    sparse: Mapping[int, Runs] = field(default_factory=dict)
+
+    @property
+    def samples(self) -> int:
+        """n"""
+        return sum(source.samples for source in self.sources)
+
+    @property
+    def source_first(self) -> I64:
+        """int64[S+1]: samples of source s are source_first[s]:source_first[s+1]."""
+        return np.cumsum([0, *(source.samples for source in self.sources)], dtype=np.int64)
+
+    def source_of(self, ids: I64) -> I64:
+        """Number of the source of each sample, int64[k]."""
+        return np.searchsorted(self.source_first, ids, side="right").astype(np.int64) - 1
+
+    def parts_of(self, ids: I64) -> tuple[I64, I64]:
+        """Parts of the samples `ids` in their order: part numbers int64[q], and int64[k+1] where each sample's
+        begin in that list."""
+        if self.first is None:
+            return ids, np.arange(len(ids) + 1, dtype=np.int64)
+        start = self.first.take(ids)
+        count = self.first.take(ids + 1) - start
+        begin = np.zeros(len(ids) + 1, np.int64)
+        np.cumsum(count, out=begin[1:])
+        # number of every part: first part of its sample + its place in the sample
+        parts = np.arange(begin[-1], dtype=np.int64) + np.repeat(start - begin[:-1], count)
+        return parts, begin
+
+
+def windows(count: int, step: int) -> Iterator[tuple[int, int]]:
+    """(lo, hi) of consecutive windows over 0..count."""
+    for lo in range(0, count, step):
+        yield lo, min(lo + step, count)
