@@ -114,8 +114,7 @@ def _words(seed: int, chunk: int) -> Iterator[int]:
     """The words of mt19937 without end; a longer stream begins with the shorter one."""
     done = 0
     while True:
-        for word in mt19937_words(seed, done + chunk)[done:].tolist():
-            yield word
+        yield from mt19937_words(seed, done + chunk)[done:].tolist()
         done += chunk
         chunk = done
 

@@ -101,7 +101,7 @@ def python_below(source: random.Random, bound: int, count: int) -> npt.NDArray[n
     """
     bits = np.random.MT19937()
     version, words, gauss = source.getstate()
-    state = dict(bits.state)
+    state = bits.state
     state["state"] = {"key": np.array(words[:-1], np.uint32), "pos": words[-1]}
     bits.state = state
     width = bound.bit_length()

@@ -130,8 +130,8 @@ def _print(console: Console, result: Result, shown: bool) -> None:
         ("", "here", "source order", "full shuffle"), [(li.name, li.value, li.source, li.full) for li in lines], left=1
     )
     console.print()
-    for line in lines:
-        console.print(f"{line.name}: {line.meaning}")
+    for number in lines:
+        console.print(f"{number.name}: {number.meaning}")
     console.print()
     console.print(words.flag(result))
     console.print(words.forecast_line(result))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -381,8 +382,9 @@ def measure(result: Result, model: Stored, pipe: Pipeline, options: Options, rep
         entropy = pool.submit(_entropy, runs[0], source)
         _mixing(result, table, source, pipe, options)
         result.scores["runs"] = metrics.runs(source.classes(runs[0].ids, source.positions(runs[0].ids)))
-        if fresh.result() is not None:
-            result.scores["freshness"] = fresh.result()
+        freshness = fresh.result()
+        if freshness is not None:
+            result.scores["freshness"] = freshness
         result.scores["entropy"] = entropy.result()
     if options.ids and options.trials == 1:
         if result.model:
@@ -410,7 +412,7 @@ def _freshness(runs: list[Delivered], n: int) -> metrics.Score | None:
     tables = [run.global_batches() for run in runs]
     if len(tables) < 2 or not all(len(t) for t in tables):
         return None
-    each = [metrics.freshness(a, b, n) for a, b in zip(tables[:-1], tables[1:], strict=True)]
+    each = [metrics.freshness(a, b, n) for a, b in itertools.pairwise(tables)]
     return replace(each[0], value=float(np.mean([f.value for f in each])))
 
 

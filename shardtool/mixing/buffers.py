@@ -16,7 +16,7 @@ relabelling that the past decides.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -55,13 +55,14 @@ def replace(slots: I64, picks: npt.NDArray[np.integer], first_id: int, out: I64)
     """
     steps = len(picks)
     bits = CHUNK.bit_length() - 1
-    dtype = np.uint32 if (len(slots) - 1).bit_length() + bits <= 32 else np.uint64
+    small = (len(slots) - 1).bit_length() + bits <= 32
+    dtype: type[np.unsignedinteger[Any]] = np.uint32 if small else np.uint64
     time = np.arange(min(CHUNK, steps), dtype=dtype)
     shift, mask = dtype(bits), dtype(CHUNK - 1)
     for start in range(0, steps, CHUNK):
         stop = min(steps, start + CHUNK)
         size = stop - start
-        keys = picks[start:stop].astype(dtype)  # [size]
+        keys: npt.NDArray[np.unsignedinteger[Any]] = picks[start:stop].astype(dtype)  # [size]
         keys <<= shift
         keys |= time[:size]
         keys.sort()

@@ -309,11 +309,11 @@ def growth_pair_density(beta: float, d: F64, moments: int = 40) -> F64:
     """Density of the source distance of two samples of a batch while a buffer grows: after t samples 2t were read, and
     the one read at x is still held with probability x/2t, so that the density is 2x/L^2 on [0, L], L = 2t; t runs to
     beta, or to 1/2, where everything has been read and the rest is drained as it is."""
-    reach = np.minimum(1.0, 2 * beta * (np.arange(moments) + 0.5) / moments) if beta < 0.5 else np.concatenate(
-        [(np.arange(moments) + 0.5) / moments, np.ones(moments)]
-    )  # fmt: skip
-    left = np.maximum(0, reach[:, None] - d[None, :])
-    return (8 / reach[:, None] ** 4 * (left**3 / 3 + d[None, :] * left**2 / 2)).mean(axis=0)
+    middle = (np.arange(moments) + 0.5) / moments
+    reach = 2 * beta * middle if beta < 0.5 else np.concatenate([middle, np.ones(moments)])
+    left = np.maximum(0, reach[:, None] - d[None, :])  # [moments, distances]
+    density: F64 = (8 / reach[:, None] ** 4 * (left**3 / 3 + d[None, :] * left**2 / 2)).mean(axis=0)
+    return density
 
 
 def _no_buffer_cycle(batch: int, width: float, cycle: int) -> float:

@@ -323,7 +323,7 @@ def neighbours(table: I64, n: int) -> tuple[int, float, float]:
     return count, pairs * p1, variance
 
 
-def entropy(order: I64) -> float:
+def entropy(order: npt.NDArray[np.integer]) -> float:
     """MosaicML Streaming's measure (simulation/core/shuffle_quality.py): entropy in bits of |step| between
     consecutive samples."""
     counts = np.bincount(np.abs(np.diff(order)))
@@ -334,8 +334,9 @@ def entropy(order: I64) -> float:
 def mosaic_entropy(order: I64, shard_of: npt.NDArray[np.integer] | None, shards: int) -> Score:
     """Harmonic mean of the entropies of sample ids and of shard ids (one shard: of sample ids alone), in bits.
 
-    At a full shuffle |i-j| has the density 2(1-d): log2 n - 0.279 bits when every distance is seen often, log2 n - 1.017
-    when n distances are seen n times. Only a companion: entropy is logarithmic, a 0.2 % buffer already reaches 65 %.
+    At a full shuffle |i-j| has the density 2(1-d): log2 n - 0.279 bits when every distance is seen often,
+    log2 n - 1.017 when n distances are seen n times. Only a companion: entropy is logarithmic, a 0.2 % buffer
+    already reaches 65 %.
     """
     samples, n = entropy(order), max(len(order), 2)
     ideal = math.log2(n) - 1.017
@@ -352,9 +353,12 @@ def mosaic_entropy(order: I64, shard_of: npt.NDArray[np.integer] | None, shards:
 def verdict(
     table: I64, pairs: Pairs, n: int, correlation: float, excursion: float, level: float = 0.01
 ) -> tuple[bool, str | None, dict[str, float]]:
-    """`correlation`, `excursion`: values of `spearman` and `drift`. Whether the order is indistinguishable from a full shuffle at `level`, the name of the test that fails most
+    """Whether the order is indistinguishable from a full shuffle at `level`, the name of the test that fails most
     clearly, and all p-values. Five tests share the level (Bonferroni): distance of pairs in 64 equally likely bins,
-    neighbours of the source in one batch, 64 blocks of the source over the batches, rank correlation, drift."""
+    neighbours of the source in one batch, 64 blocks of the source over the batches, rank correlation, drift.
+
+    `correlation`, `excursion`: values of `spearman` and `drift` on the same order.
+    """
     order = table.ravel()
     values: dict[str, float] = {}
     if pairs.total >= 5 * 64 and n >= 1024:
@@ -394,7 +398,7 @@ def _count_test(count: int, mean: float, variance: float) -> float:
     for k in range(count):
         low += term  # P(X < count)
         term *= mean / (k + 1)
-    return min(1.0, 2 * min(max(1 - low, 1e-300), low + term))
+    return float(min(1.0, 2 * min(max(1 - low, 1e-300), low + term)))
 
 
 def normal_tail(z: float) -> float:
@@ -412,5 +416,5 @@ def kolmogorov_tail(x: float) -> float:
     """P(sup of a Brownian bridge > x) = 2 sum (-1)^(k-1) exp(-2 k^2 x^2)."""
     if x < 0.2:
         return 1.0
-    total = sum((-1) ** (k - 1) * math.exp(-2 * k * k * x * x) for k in range(1, 101))
+    total: float = sum((-1.0) ** (k - 1) * math.exp(-2 * k * k * x * x) for k in range(1, 101))
     return min(1.0, max(0.0, 2 * total))

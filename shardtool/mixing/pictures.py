@@ -22,10 +22,10 @@ def heatmap(order: I64, n: int, height: int, width: int) -> F64:
         return np.zeros((height, width))
     column = np.arange(k, dtype=np.int64) * width // k
     counts = np.bincount(order * height // n * width + column, minlength=height * width).reshape(height, width)
-    sizes = np.bincount(np.arange(min(n, 1 << 62), dtype=np.int64) * height // n, minlength=height) if n < height else None
-    expected = np.bincount(column, minlength=width)[None, :] * (
-        np.full((height, 1), 1 / height) if sizes is None else sizes[:, None] / n
-    )
+    share = np.full(height, 1 / height)  # of the source in each row
+    if n < 100 * height:
+        share = np.bincount(np.arange(n) * height // n, minlength=height) / n
+    expected = share[:, None] * np.bincount(column, minlength=width)
     return counts / np.maximum(expected, 1e-12)
 
 
@@ -35,7 +35,7 @@ def strip(classes: npt.NDArray[np.integer], kinds: int, columns: int = 120) -> F
     `classes` [batches, b]
     """
     rows = len(classes)
-    chosen = np.unique(np.linspace(0, max(rows - 1, 0), min(columns, rows)).astype(np.int64)) if rows else []
+    chosen: I64 = np.unique(np.linspace(0, max(rows - 1, 0), min(columns, rows)).astype(np.int64))
     return np.array([np.bincount(classes[r], minlength=kinds) / classes.shape[1] for r in chosen]).reshape(-1, kinds)
 
 
@@ -70,5 +70,5 @@ def _round(x: int) -> int:
     """To two digits."""
     if x < 100:
         return x
-    unit = 10 ** (int(math.log10(x)) - 1)
+    unit: int = 10 ** (int(math.log10(x)) - 1)
     return round(x / unit) * unit

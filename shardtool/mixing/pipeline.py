@@ -92,7 +92,7 @@ class Delivered:
         each = [np.flatnonzero(full & (self.rank == r)) for r in range(self.ranks)]
         steps = min(len(e) for e in each)
         chosen = np.stack([e[:steps] for e in each], axis=1)  # [steps, ranks] numbers of batches
-        at = self.first[chosen][:, :, None] + np.arange(self.batch_size)  # [steps, ranks, batch]
+        at: I64 = self.first[chosen][:, :, None] + np.arange(self.batch_size)  # [steps, ranks, batch]
         return self.ids[at].reshape(steps, self.ranks * self.batch_size)
 
 
@@ -145,7 +145,7 @@ def shard_gaps(pipe: Pipeline, shards: int, trials: int = 32) -> npt.NDArray[np.
     window = pipe.shuffle.shard_buffer
     if not pipe.shuffle_shards or window is None or -(-shards // lanes) <= min(window, 100):
         return np.zeros(0)
-    apart = np.zeros(shards)
+    apart: npt.NDArray[np.float64] = np.zeros(shards)
     every = np.arange(shards, dtype=np.int64)
     same = (pipe.batch_size - 1) / max(1, pipe.batch_size * pipe.ranks - 1)  # pairs of one rank
     for trial in range(trials):
@@ -162,7 +162,8 @@ def shard_gaps(pipe: Pipeline, shards: int, trials: int = 32) -> npt.NDArray[np.
                 k = min(len(orders[0]), len(orders[r]))
                 two = np.bincount(np.abs(orders[0][:k] - orders[r][:k]), minlength=shards)
                 apart += two * (1 - same) / max(1, (len(orders) - 1) * k)
-    return apart / apart.sum()
+    apart /= apart.sum()
+    return apart
 
 
 def lane_of(pipe: Pipeline, shards: I64, starts: I64, sizes: I64) -> Lane:

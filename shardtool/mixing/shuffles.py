@@ -131,8 +131,8 @@ SHUFFLES: dict[str, Shuffle] = {
     for made in (
         Shuffle("dali", "NVIDIA DALI 2.4.0, random_shuffle", "rolling", 1024, split="ranges", workers="threads",
                 exact="DALI 2.4.0"),
-        Shuffle("tfdata", "TensorFlow 2.21, Dataset.shuffle", "rolling", None, split="order", uneven="samples", workers="threads",
-                exact="TensorFlow 2.21.0"),
+        Shuffle("tfdata", "TensorFlow 2.21, Dataset.shuffle", "rolling", None, split="order", uneven="samples",
+                workers="threads", exact="TensorFlow 2.21.0"),
         Shuffle("torch", "torch 2.13, IterDataPipe.shuffle and hand-written buffers", "rolling", 10_000,
                 split="order", exact="torch 2.13.0"),
         Shuffle("webdataset", "webdataset 1.0.2, shuffle", "growing", 1000, 100, True, 100, False,

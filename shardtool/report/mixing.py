@@ -146,14 +146,15 @@ def _more_lines(result: Result) -> list[Line]:
     if "entropy" in result.scores:
         bits = result.scores["entropy"]
         lines.append(Line("Entropy", f"{bits.value:.1f} bits", "0", f"{bits.full:.1f}",
-                          "MosaicML's measure, for comparison: logarithmic, small buffers look good in it"))  # fmt: skip
+                          "MosaicML's measure, to compare: logarithmic, small buffers look good in it"))  # fmt: skip
     return lines
 
 
 def _share(value: float) -> str:
     percent = 100 * value
-    return f"{percent:.0f} %" if percent >= 99.95 or percent == 0 else f"{percent:.2g} %" if percent < 10 else (
-        f"{percent:.1f} %")  # fmt: skip
+    if percent >= 99.95 or percent == 0:
+        return f"{percent:.0f} %"
+    return f"{percent:.2g} %" if percent < 10 else f"{percent:.1f} %"
 
 
 def _times(value: float) -> str:
@@ -213,7 +214,7 @@ def heat_lines(heat: F64, colour: bool) -> list[str]:
             lines.append("".join(cells) + "\x1b[0m")
         else:
             mean = (top + bottom) / 2
-            lines.append("".join(_SHADES[min(4, int(round(2 * float(v))))] for v in mean))
+            lines.append("".join(_SHADES[min(4, round(2 * float(v)))] for v in mean))
     return lines
 
 

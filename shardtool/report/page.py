@@ -37,8 +37,9 @@ footer { color: #777; font-size: .85rem; margin-top: 2rem; }
   table.five thead { display: none; } table.five td { display: block; border: 0; padding: 0; }
   table.five td.n::before { content: attr(data-name) ": "; color: #777; }
   table.five tr { display: block; border-bottom: 1px solid #ddd; padding: .5rem 0; } }
-@media print { body { font-size: 10.5pt; padding: 0; max-width: none; } .grid { grid-template-columns: 1fr 1fr; gap: 1rem; }
-  .verdict, .bar, .bar div { print-color-adjust: exact; -webkit-print-color-adjust: exact; } h2 { break-after: avoid; } }
+@media print { body { font-size: 10.5pt; padding: 0; max-width: none; }
+  .grid { grid-template-columns: 1fr 1fr; gap: 1rem; } h2 { break-after: avoid; } tr { break-inside: avoid; }
+  .verdict, .bar, .bar div { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
 """
 
 
@@ -107,7 +108,8 @@ def _numbers(result: Result) -> str:
             f"<td><span class='meaning'>{_text(line.meaning)}</span></td></tr>"
         )
     head = "".join(f"<th>{name}</th>" for name in ("", "here", "stored order", "full shuffle", "what it says"))
-    return f"<div class='wide'><table class='five'><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    body = "".join(rows)
+    return f"<div class='wide'><table class='five'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
 
 def _figure(name: str, result: Result) -> str:

@@ -1,5 +1,6 @@
 """Closed forms against simulation over a grid, and their known values."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -160,15 +161,19 @@ def test_score_grows_with_the_buffer(loader, shards):
     step = 1000 if loader == "grain-window" else 1  # windows that cut shards are a little better than whole ones
     sizes = [max(2, int(b) // step * step) for b in np.geomspace(2 * step, 900_000, 30)]
     scores = [c.forecast(setting_of(replace(made, buffer=b), stored)).score for b in sizes]
-    assert all(b >= a - 0.3 for a, b in zip(scores, scores[1:], strict=False))
+    assert all(b >= a - 0.3 for a, b in itertools.pairwise(scores))
 
 
 def test_simulated_score_grows_with_the_buffer():
-    scores = [simulated(pipe("torch", b, shuffle_shards=True), 200, 500)[0] for b in (10, 100, 500, 2000, 20_000, 99_999)]
+    buffers = (10, 100, 500, 2000, 20_000, 99_999)
+    scores = [simulated(pipe("torch", b, shuffle_shards=True), 200, 500)[0] for b in buffers]
     assert scores == sorted(scores)
 
 
-@pytest.mark.parametrize(("target", "share", "x"), [(50, 0.113, 0.63), (75, 0.264, 1.65), (90, 0.438, 4.66), (95, 0.543, 9.66), (99, 0.719, 49.7)])
+@pytest.mark.parametrize(
+    ("target", "share", "x"),
+    [(50, 0.113, 0.63), (75, 0.264, 1.65), (90, 0.438, 4.66), (95, 0.543, 9.66), (99, 0.719, 49.7)],
+)
 def test_targets(target, share, x):
     """The smallest buffers, of n for files in order and of a shard for random shards."""
     n = 50_000_000

