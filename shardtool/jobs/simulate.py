@@ -285,8 +285,11 @@ def _with_classes(setting: closed_forms.Setting, stored: Stored) -> closed_forms
     return replace(setting, rho=max(0.0, (inside - chance) / (1 - chance)))
 
 
-def stand_in(stored: Stored, pipe: Pipeline, whole: int = WHOLE) -> tuple[Stored | None, Pipeline, str | None]:
-    """A smaller data set for very large ones: the score depends on ratios only. (None: closed forms only.)"""
+def stand_in(
+    stored: Stored, pipe: Pipeline, whole: int | None = None
+) -> tuple[Stored | None, Pipeline, str | None]:
+    """A smaller data set for more than `whole` samples: the score depends on ratios only. (None: closed forms only.)"""
+    whole = WHOLE if whole is None else whole
     n, shards = stored.samples, len(stored.shard_samples)
     if n <= whole or stored.codes is not None:
         return stored, pipe, None

@@ -151,8 +151,8 @@ def test_large_sets_are_scaled_or_taken_from_the_closed_form(monkeypatch):
     """With smaller limits, so that it is quick: above 800,000 samples, models of 200,000."""
     monkeypatch.setattr(job, "WHOLE", 800_000)
     monkeypatch.setattr(job, "MODEL", 200_000)
-    stored = described(80_000_000, 4000, None)
-    for buffer, how in ((400_000, "in proportion"), (8_000, "of the shards")):
+    for shard, buffer, how in ((40_000, 400_000, "in proportion"), (4000, 8000, "of the shards")):
+        stored = described(80_000_000, shard, None)
         result = simulate(Options("torch", buffer, shuffle_shards=True, batch_size=64), stored)
         assert how in result.model and result.model_samples <= 1_000_000
         assert result.score == pytest.approx(result.closed.score, abs=2.5)
