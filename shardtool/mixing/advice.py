@@ -66,7 +66,7 @@ def fixes(s: Setting, costs: Costs, target: float) -> list[Fix]:
                 after = forecast(replace(asked, buffer=buffer))
                 action = "buffer" if shuffled == s.shuffled else "shuffle-shards+buffer"
                 memory = None if costs.mean_bytes is None else round(buffer * costs.mean_bytes * costs.buffers)
-                found.append(Fix(action, buffer, memory, after.score, after.deff, _memory(buffer, costs)))
+                found.append(Fix(action, buffer, memory, after.score, after.deff, _memory(buffer, costs, s.n)))
         found.sort(key=lambda fix: (fix.buffer or 0, fix.action != "buffer"))
     moved = None if costs.mean_bytes is None else round(2 * s.n * costs.mean_bytes)
     cost = "the data read and written once" if moved is None else f"{show_size(moved // 2)} read and written once"
@@ -74,9 +74,9 @@ def fixes(s: Setting, costs: Costs, target: float) -> list[Fix]:
     return found
 
 
-def _memory(buffer: int, costs: Costs) -> str:
+def _memory(buffer: int, costs: Costs, n: int) -> str:
     if costs.mean_bytes is None:
-        return f"memory for {show_count(buffer)} samples" + _times(costs.buffers)
+        return f"{100 * buffer * costs.buffers / n:.2g} % of the data held in memory"
     return f"{show_size(round(buffer * costs.mean_bytes))} of memory" + _times(costs.buffers)
 
 

@@ -74,43 +74,43 @@ def pipeline_words(result: Result) -> list[str]:
 
 def five_numbers(result: Result) -> list[Line]:
     """Mixing score, effective batch, same-shard pairs, classes per batch, epoch freshness; rank skew and more."""
-    batch = result.step_batch
     lines = [_score_line(result)]
+    batch = show_count(result.step_batch)
     if result.effective_batch is not None:
+        worth = show_worth(result.effective_batch)
         lines.append(Line(
-            "Effective batch", f"{show_count(batch)} -> {show_worth(result.effective_batch)}", "1", show_count(batch),
-            f"a batch mean is as noisy as that of {show_worth(result.effective_batch)} random samples; "
-            f"{CLASS_WORDS[result.classes_are]}",
+            "Effective batch", f"{batch} -> {worth}", "1", batch,
+            f"The mean of a batch of {batch} is as noisy as that of {worth} random samples "
+            f"({CLASS_WORDS[result.classes_are]}).",
         ))  # fmt: skip
     lines += _pair_lines(result)
     if result.classes_mean is not None:
+        kind = KIND_WORDS[result.classes_are]
+        mean, expected = f"{result.classes_mean:,.1f}", f"{result.classes_expected:,.1f}"
         lines.append(Line(
-            "Classes per batch", f"{result.classes_mean:,.1f} (worst {result.classes_worst})", "1",
-            f"{result.classes_expected:,.1f}", f"different {KIND_WORDS[result.classes_are]} in a batch",
+            "Classes per batch", f"{mean} (worst {result.classes_worst})", "1", expected,
+            f"A batch holds {mean} different {kind}, the poorest {result.classes_worst}, a random one {expected}.",
         ))  # fmt: skip
     if "freshness" in result.scores:
         fresh = result.scores["freshness"]
         lines.append(Line(
             "Epoch freshness", _times(fresh.value), _times(fresh.source), "1x",
-            "how much more often than by chance two samples of a batch meet again in the next epoch",
+            f"Two samples of a batch meet again in the next epoch {_times(fresh.value)} as often as by chance.",
         ))  # fmt: skip
-    elif not result.model_samples:
-        pass
-    else:
-        lines.append(Line("Epoch freshness", "unknown", "-", "1x", "the loader's second epoch cannot be known"))
+    elif result.model_samples:
+        lines.append(Line("Epoch freshness", "unknown", "-", "1x", "The loader's next epoch cannot be foretold."))
     return lines + _more_lines(result)
 
 
 def _score_line(result: Result) -> Line:
     value = show_score(result.score)
-    within = max(0.0, 100 - result.score)
-    meaning = (
-        f"for any question about how near in the source two samples of a batch lay, the answer is within "
-        f"{within:.1f} points of a full shuffle's"
-    )
     if result.score_sd is not None:
         value += f" (± {result.score_sd:.2g} over {result.trials} trials)"
-    return Line("Mixing score", value, "0", "100", meaning)
+    return Line(
+        "Mixing score", value, "0", "100",
+        "For any question about how near in the source two samples of a batch lay, the answer is within "
+        f"{max(0.0, 100 - result.score):.1f} points of a full shuffle's.",
+    )  # fmt: skip
 
 
 def _pair_lines(result: Result) -> list[Line]:
@@ -118,35 +118,39 @@ def _pair_lines(result: Result) -> list[Line]:
         return []
     if len(result.stored.shard_samples) > 1:
         shards = result.scores["shards"]
-        return [Line("Same-shard pairs", _share(shards.value), "100 %", _share(shards.full),
-                     "of the pairs in a batch come from one shard")]  # fmt: skip
-    return [Line("Distance of pairs", _share(result.median_distance or 0), "0 %", "29.3 %",
-                 "of the data lies between two samples of a batch (median)")]  # fmt: skip
+        here = _share(shards.value)
+        return [Line("Same-shard pairs", here, "100 %", _share(shards.full),
+                     f"{here} of the pairs in a batch come from one shard.")]  # fmt: skip
+    here = _share(result.median_distance or 0)
+    return [Line("Distance of pairs", here, "0 %", "29.3 %",
+                 f"Half of the pairs in a batch lay less than {here} of the data apart.")]  # fmt: skip
 
 
 def _more_lines(result: Result) -> list[Line]:
     lines = []
     if "skew" in result.scores:
-        worst = result.scores["worst rank"]
+        worst, skew = result.scores["worst rank"], result.scores["skew"].value
+        here = _share(worst.value)
         lines.append(Line(
-            "Rank skew", _share(worst.value), _share(worst.source), _share(worst.full),
-            "of the worst rank's samples would have to be of other classes to match the whole "
-            f"(design effect {result.scores['skew'].value:,.3g}, ideal 1)",
+            "Rank skew", here, _share(worst.source), _share(worst.full),
+            f"{here} of the worst rank's samples would have to be others to match the whole "
+            f"(design effect {skew:,.3g}, ideal 1).",
         ))  # fmt: skip
     if result.rank_score is not None:
         lines.append(Line("Score of one rank", show_score(result.rank_score), "0", "100",
-                          "the mixing score of the batches that one rank sees"))  # fmt: skip
+                          "The mixing score of the batches that one rank sees."))  # fmt: skip
     if result.classes_are == "labels":
         runs = result.scores["runs"]
-        lines.append(Line("Label runs", f"{runs.value:,.0f}", str(len(result.stored.classes) or "-"),
-                          f"{runs.full:,.0f}", "stretches of one label in the order of delivery"))  # fmt: skip
+        lines.append(Line("Label runs", f"{runs.value:,.0f}", "-", f"{runs.full:,.0f}",
+                          "Stretches of one label in the order of delivery."))  # fmt: skip
     if result.first_tenth is not None:
-        lines.append(Line("First tenth", _share(result.first_tenth), "10 %", "100 %",
-                          "of the source is what the first tenth of the epoch draws on"))  # fmt: skip
+        here = _share(result.first_tenth)
+        lines.append(Line("First tenth", here, "10 %", "100 %",
+                          f"The first tenth of the epoch draws on {here} of the source."))  # fmt: skip
     if "entropy" in result.scores:
         bits = result.scores["entropy"]
         lines.append(Line("Entropy", f"{bits.value:.1f} bits", "0", f"{bits.full:.1f}",
-                          "MosaicML's measure, to compare: logarithmic, small buffers look good in it"))  # fmt: skip
+                          "MosaicML's measure, to compare: logarithmic, small buffers look good in it."))  # fmt: skip
     return lines
 
 
