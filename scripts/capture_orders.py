@@ -28,6 +28,7 @@ def capture_dali(seeds: list[int]) -> dict[str, list[int]]:
     import io
 
     import nvidia.dali.fn as fn
+    import nvidia.dali.types as types
     from nvidia.dali import pipeline_def
 
     with tempfile.TemporaryDirectory() as folder:
@@ -48,7 +49,7 @@ def capture_dali(seeds: list[int]) -> dict[str, list[int]]:
             def made():
                 return fn.readers.webdataset(
                     paths=[tar], index_paths=[index], ext=["id"], random_shuffle=True, initial_fill=fill, seed=seed,
-                    num_shards=shards, shard_id=0, read_ahead=False,
+                    num_shards=shards, shard_id=0, dtypes=[types.INT32],
                 )[0]  # fmt: skip
 
             pipe = made()
@@ -56,7 +57,7 @@ def capture_dali(seeds: list[int]) -> dict[str, list[int]]:
             found: list[int] = []
             while len(found) < count:
                 (batch,) = pipe.run()
-                found += [int.from_bytes(bytes(batch.at(k)), "little") for k in range(len(batch))]
+                found += [int(batch.at(k)) for k in range(len(batch))]
             return found[:count]
 
         rows = {f"f300_s{seed}": ids(2 * N, 300, seed) for seed in seeds}
@@ -99,7 +100,8 @@ def capture_torch(seeds: list[int]) -> dict[str, list[int]]:
 
 def capture_hf(seeds: list[int]) -> dict[str, object]:
     """IterableDataset.shuffle(seed=42) over sources of one sample at a time: B300_default_interleave, B1_default with
-    20 shards of 100; single_shard_B300; uneven_eE: 13 shards of 90 to 210 samples, buffer 300, epoch E."""
+    20 shards of 100; single_shard_B300; uneven_eE (kept in real_hf_uneven.json): 13 shards of 90 to 210 samples,
+    buffer 300, epoch E."""
     import datasets
 
     def rows_of(starts, sizes):
@@ -128,12 +130,19 @@ def capture_hf(seeds: list[int]) -> dict[str, object]:
 
 
 def capture_grain(seeds: list[int]) -> dict[str, list[int]]:
-    """map: MapDataset.range(2000).shuffle(42), epochs 1 and 2; win: WindowShuffle of 300, seed 42."""
+    """map: MapDataset.range(2000).shuffle(42); win: WindowShuffleIterDataset of 300, seed 42. (Seeds other than 42:
+    with _sK at the end; two epochs of map.)"""
     import grain
 
-    made = grain.MapDataset.range(N).seed(42).shuffle(42)
-    windows = grain.experimental.WindowShuffleMapDataset(grain.MapDataset.range(N), window_size=300, seed=42)
-    return {"map": [int(made[i]) for i in range(N)], "win": [int(windows[i]) for i in range(N)]}
+    rows = {}
+    for seed in [42, *(s for s in seeds if s != 42)]:
+        end = "" if seed == 42 else f"_s{seed}"
+        made = grain.MapDataset.range(N).shuffle(seed=seed)
+        source = grain.MapDataset.range(N).to_iter_dataset()
+        windows = grain.experimental.WindowShuffleIterDataset(source, window_size=300, seed=seed)
+        rows[f"map{end}"] = [int(made[i]) % N for i in range(N if seed == 42 else 2 * N)]
+        rows[f"win{end}"] = [int(i) for i in windows]
+    return rows
 
 
 CAPTURES = {"dali": capture_dali, "tf": capture_tf, "torch": capture_torch, "hf": capture_hf, "grain": capture_grain}

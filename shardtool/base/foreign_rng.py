@@ -6,6 +6,7 @@ promise of those projects; the recorded orders in tests/golden hold them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -140,3 +141,38 @@ def philox_words(seed: int, seed2: int, lo: int, hi: int) -> U32:
         k0, k1 = (k0 + 0x9E3779B9) & _M32, (k1 + 0xBB67AE85) & _M32
     words = np.stack([c0, c1, c2, c3], axis=1).astype(np.uint32).ravel()  # [4 * blocks]
     return words[lo % 4 : lo % 4 + hi - lo]
+
+
+# -- the Simon-like cipher of Grain's index_shuffle ------------------------------------------------------------------
+
+
+def index_shuffle(index: npt.NDArray[np.int64], max_index: int, seed: int, rounds: int = 4) -> npt.NDArray[np.int64]:
+    """Grain's `index_shuffle(index, max_index, seed, rounds)` of many indices, int64.
+
+    A block cipher of the Simon family (Beaulieu et al., "The SIMON and SPECK families", 2013) on the least even number
+    of bits, 16 or more, that ceil(log2(max_index)) asks for, repeated until the result is at most max_index; its
+    round keys are the words of `std::seed_seq{seed}`. (For max_index = 2^k, k even and at least 16, the block is one
+    bit too small: one index is lost and one comes twice. The real one does that too.)
+    """
+    bits = math.ceil(math.log2(max_index)) if max_index > 0 else 0
+    word = max(bits + bits % 2, 16) // 2
+    mask = np.uint64((1 << word) - 1)
+    keys = [np.uint64(key) & mask for key in seed_sequence([seed & _M32], rounds)]
+
+    def turn(x: npt.NDArray[np.uint64], by: int) -> npt.NDArray[np.uint64]:
+        by %= word
+        return ((x << np.uint64(by)) | (x >> np.uint64(word - by))) & mask
+
+    def mixed(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        return (turn(x, 1) & turn(x, 8)) ^ turn(x, 2)
+
+    value = index.astype(np.uint64)
+    todo = np.arange(len(value))
+    while len(todo):
+        left, right = (value[todo] >> np.uint64(word)) & mask, value[todo] & mask
+        for r in range(0, rounds, 2):
+            left ^= mixed(right) ^ keys[r]
+            right ^= mixed(left) ^ keys[r + 1]
+        value[todo] = (left << np.uint64(word)) | right
+        todo = todo[value[todo] > np.uint64(max_index)]
+    return value.astype(np.int64)

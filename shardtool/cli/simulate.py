@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 # The names of mixing.shuffles.SHUFFLES, spelled out so that --help needs no numpy; a test holds them equal.
 LOADERS = (
-    "dali", "tfdata", "torch", "webdataset", "hf-4", "hf-5.0", "hf-5.1", "grain-window", "mosaic-py1e", "mosaic-py1br",
-    "mosaic-py1s", "mosaic-py2s", "mosaic-naive", "lancedb", "none", "full",
+    "dali", "tfdata", "torch", "webdataset", "hf-4", "hf-5.0", "hf-5.1", "grain-window", "grain-map", "mosaic-py1e",
+    "mosaic-py1br", "mosaic-py1s", "mosaic-py2s", "mosaic-naive", "lancedb", "none", "full",
 )  # fmt: skip
 
 EPILOG = """\b

@@ -367,8 +367,9 @@ def source_of(stored: Stored, seed: int) -> Source:
 def measure(result: Result, model: Stored, pipe: Pipeline, options: Options, reporter: Reporter) -> None:
     """Fills in what the simulation shows."""
     source = source_of(model, options.seed)
-    # Freshness wants a second epoch; torch's own second epoch is unknown.
-    wanted = options.epochs if pipe.exact and pipe.shuffle.name == "torch" else max(2, options.epochs)
+    # Freshness wants a second epoch; the real second epoch of these two is unknown.
+    one_epoch = pipe.exact and pipe.shuffle.name in ("torch", "grain-window")
+    wanted = options.epochs if one_epoch else max(2, options.epochs)
     with ThreadPoolExecutor(1) as pool:  # numpy works without the interpreter lock: two cores are of use here
         if pipe.exact:
             runs = deliver_epochs(pipe, model.shard_samples, list(range(wanted)))

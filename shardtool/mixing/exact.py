@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from ..base.foreign_rng import MinStd, philox_words, std_shuffle
+from ..base.foreign_rng import MinStd, index_shuffle, philox_words, std_shuffle
 from ..base.seeds import Generator, PythonRandom, numpy_default_rng, python_below, python_random
 from .buffers import growing, replace
 
@@ -155,3 +155,21 @@ def hf_shard_order(shards: int, seed: int, epoch: int) -> I64:
         numpy_default_rng(epoch).shuffle(again)
         order = [order[i] for i in again]
     return np.array(order, np.int64)
+
+
+# -- Grain -----------------------------------------------------------------------------------------------------------
+
+
+def grain_map(n: int, seed: int, epoch: int) -> I64:
+    """Grain 0.2.18 `MapDataset.shuffle(seed)`: a cipher of the index, with seed + epoch."""
+    return index_shuffle(np.arange(n, dtype=np.int64), n - 1, (seed + epoch) % (1 << 32))
+
+
+def grain_windows(n: int, size: int, seed: int) -> I64:
+    """Grain 0.2.18 `WindowShuffleIterDataset(size, seed)`: every window by the cipher with seed + its number, and
+    delivered from its end."""
+    out = np.empty(n, np.int64)
+    for number, start in enumerate(range(0, n, size)):
+        held = min(size, n - start)
+        out[start : start + held] = start + index_shuffle(np.arange(held, dtype=np.int64), held - 1, seed + number)[::-1]
+    return out

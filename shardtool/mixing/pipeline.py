@@ -255,7 +255,7 @@ def _deal(pipe: Pipeline, streams: list[list[I64]]) -> list[list[I64]]:
 def exact_streams(pipe: Pipeline, shard_samples: I64, epochs: int) -> list[list[list[I64]]]:
     """What every lane delivers, bit for bit: [epoch][rank][worker] -> ids. Raises UsageError where it is unknown."""
     make = {"dali": _exact_dali, "tfdata": _exact_tfdata, "torch": _exact_torch, "webdataset": _exact_webdataset,
-            "hf-5.1": _exact_hf, "none": _exact_none}.get(pipe.shuffle.name)  # fmt: skip
+            "hf-5.1": _exact_hf, "grain-window": _exact_grain, "grain-map": _exact_grain, "none": _exact_none}.get(pipe.shuffle.name)  # fmt: skip
     if make is None:
         raise UsageError(
             f"the exact order of {pipe.shuffle.library} is not reproduced",
@@ -322,6 +322,17 @@ def _exact_webdataset(pipe: Pipeline, shard_samples: I64, epochs: int) -> list[l
         ]
         for epoch in range(epochs)
     ]
+
+
+def _exact_grain(pipe: Pipeline, shard_samples: I64, epochs: int) -> list[list[list[I64]]]:
+    n, seed = int(shard_samples.sum()), pipe.seed
+    _refuse(pipe, pipe.shuffle_shards, "a shuffled shard order")
+    _refuse(pipe, not 0 <= seed < 1 << 32, "a seed outside 0..2^32-1")
+    if pipe.shuffle.name == "grain-map":
+        return [_deal(pipe, [[exact.grain_map(n, seed, epoch)]]) for epoch in range(epochs)]
+    _refuse(pipe, epochs > 1, "more than one epoch (it depends on where the data set is repeated)")
+    _refuse(pipe, pipe.ranks > 1, "several ranks (it depends on where the data set is sliced)")
+    return [[[exact.grain_windows(n, pipe.buffer, seed)]]]
 
 
 def _exact_hf(pipe: Pipeline, shard_samples: I64, epochs: int) -> list[list[list[I64]]]:

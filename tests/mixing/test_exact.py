@@ -85,6 +85,29 @@ def test_hf():
     assert delivered("hf-5.1", 1, shards=20, seed=42) == recorded["B1_default"]
 
 
+def test_grain():
+    recorded = golden("grain")
+    assert delivered("grain-window", 300, seed=42) == recorded["win"]
+    two = delivered("grain-map", 1, seed=42, epochs=2)
+    assert two[:N] == recorded["map"][:N]
+    assert two[N:] == delivered("grain-map", 1, seed=43)
+
+
+def test_grain_loses_a_sample_at_65537():
+    """As the real one: for n = 2^16 + 1 the cipher's block is one bit short."""
+    made = foreign_rng.index_shuffle(np.arange(65_537), 65_536, 3)
+    assert len(np.unique(made)) == 65_536 and 65_536 not in made
+    for n in (1, 2, 3, 300, 65_536, 65_538):
+        assert sorted(foreign_rng.index_shuffle(np.arange(n), n - 1, 9).tolist()) == list(range(n))
+
+
+def test_hf_epochs_and_uneven_shards():
+    sizes = np.array([90 + 10 * k for k in range(13)])
+    pipe = Pipeline(SHUFFLES["hf-5.1"], 300, 10, 0, True, 10, seed=42, exact=True)
+    for epoch, run in enumerate(deliver_epochs(pipe, sizes, [0, 1, 2])):
+        assert run.ids.tolist() == golden("hf_uneven")[f"uneven_e{epoch}"]
+
+
 def test_webdataset_shard_order():
     """shardshuffle=100, seed=1, 8 shards: the same in every epoch; with detshuffle seed + epoch."""
     orders = [exact.webdataset(8, 100, 100, 1 + epoch).tolist() for epoch in range(3)]
@@ -99,7 +122,7 @@ def test_webdataset_shard_order():
 
 def test_exact_is_refused_where_it_is_not_known():
     for loader, more in (
-        ("grain-window", {}), ("mosaic-py1e", {}), ("torch", {"workers": 2}), ("torch", {"shuffle_shards": True}),
+        ("mosaic-py1br", {}), ("mosaic-py1e", {}), ("grain-window", {"ranks": 2}), ("grain-map", {"seed": -1}), ("torch", {"workers": 2}), ("torch", {"shuffle_shards": True}),
         ("dali", {"shuffle_shards": True}), ("tfdata", {"shuffle_shards": True}),
     ):  # fmt: skip
         pipe = Pipeline(SHUFFLES[loader], 20, 10, exact=True, **more)
