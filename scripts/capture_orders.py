@@ -65,8 +65,34 @@ def capture_dali(seeds: list[int]) -> dict[str, list[int]]:
         return rows
 
 
+def capture_dali_file(seeds: list[int]) -> dict[str, list[int]]:
+    """FILL_SEED_SHARDS: file reader on 500 files, random_shuffle, shard_id 0, 1,000 samples."""
+    import nvidia.dali.fn as fn
+    from nvidia.dali import pipeline_def
+
+    with tempfile.TemporaryDirectory() as folder:
+        files = [os.path.join(folder, f"{i:05}.bin") for i in range(500)]
+        for path in files:
+            with open(path, "wb") as file:
+                file.write(b"x")
+
+        def ids(fill: int, seed: int, shards: int) -> list[int]:
+            @pipeline_def(batch_size=25, num_threads=1, device_id=None)
+            def made():
+                return fn.readers.file(
+                    files=files, labels=list(range(500)), random_shuffle=True, initial_fill=fill, seed=seed,
+                    num_shards=shards, shard_id=0,
+                )[1]  # fmt: skip
+
+            pipe = made()
+            pipe.build()
+            return [int(i) for _ in range(40) for i in pipe.run()[0].as_array().ravel()]
+
+        return {f"{f}_{s}_{k}": ids(f, s, k) for f, s, k in ((1, 5, 1), (64, 7, 1), (64, 8, 2), (1024, 3, 1))}
+
+
 def capture_tf(seeds: list[int]) -> dict[str, list[int]]:
-    """sK: Dataset.range(2000).shuffle(300, seed=K); rep: shuffle(300, seed=5).repeat(2); repfirst: repeat(2).shuffle."""
+    """sK: Dataset.range(2000).shuffle(300, seed=K); rep: shuffle(300, seed=5).repeat(2); repfirst: repeat first."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
 
@@ -145,7 +171,14 @@ def capture_grain(seeds: list[int]) -> dict[str, list[int]]:
     return rows
 
 
-CAPTURES = {"dali": capture_dali, "tf": capture_tf, "torch": capture_torch, "hf": capture_hf, "grain": capture_grain}
+CAPTURES = {
+    "dali": capture_dali,
+    "dali_file": capture_dali_file,
+    "tf": capture_tf,
+    "torch": capture_torch,
+    "hf": capture_hf,
+    "grain": capture_grain,
+}
 
 
 def main() -> int:

@@ -154,7 +154,9 @@ def index_shuffle(index: npt.NDArray[np.int64], max_index: int, seed: int, round
     round keys are the words of `std::seed_seq{seed}`. (For max_index = 2^k, k even and at least 16, the block is one
     bit too small: one index is lost and one comes twice. The real one does that too.)
     """
-    bits = math.ceil(math.log2(max_index)) if max_index > 0 else 0
+    if max_index < 1:
+        return np.zeros(len(index), np.int64)
+    bits = math.ceil(math.log2(max_index))
     word = max(bits + bits % 2, 16) // 2
     mask = np.uint64((1 << word) - 1)
     keys = [np.uint64(key) & mask for key in seed_sequence([seed & _M32], rounds)]

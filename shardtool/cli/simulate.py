@@ -47,7 +47,7 @@ EXIT STATUS: 0 done, 2 usage, 3 damaged input, 5 the host failed.
 @click.option("--shardshuffle", type=int, help="webdataset: shards that the shard shuffle holds (default 100).")
 @click.option("--detshuffle", is_flag=True, help="webdataset: a new shard order in every epoch (detshuffle=True).")
 @click.option("--cycle", type=int, help="Shards read in turn (interleave). Default: the loader's.")
-@click.option("--batch-size", type=int, default=256, show_default=True, help="Samples in a rank's batch.")
+@click.option("--batch-size", type=int, help="Samples in a rank's batch.  [default: 256, fewer for small sets]")
 @click.option("--world-size", type=int, default=1, show_default=True, help="Ranks; a step is a batch of each.")
 @click.option("--workers", "--num-workers", type=int, default=0, show_default=True,
               help="Workers a rank; where they are processes each has its own buffer.")

@@ -28,6 +28,7 @@ F64 = npt.NDArray[np.float64]
 WHOLE = 20_000_000
 MODEL = 2_000_000
 TENTHS = 10
+BATCH = 256
 # Trials are for small cases: their orders are counted place by place up to here.
 PLACES = 64
 TRIALS_SCORED = 200
@@ -86,7 +87,7 @@ class Options:
 
     loader: str = "dali"
     buffer: int | None = None
-    batch_size: int = 256
+    batch_size: int | None = None  # 256, or a quarter of a small set
     shuffle_shards: bool | None = None
     cycle: int | None = None
     initial: int | None = None
@@ -184,9 +185,12 @@ def pipeline_of(options: Options, stored: Stored) -> Pipeline:
         if value is not None and value < least:
             raise UsageError(f"{name} {value} is too small", remedy=f"give at least {least}")
     n = stored.samples
-    if options.batch_size * options.world_size > n:
+    batch = options.batch_size
+    if batch is None:
+        batch = BATCH if 4 * BATCH * options.world_size <= n else max(2, n // (4 * options.world_size))
+    if batch * options.world_size > n:
         raise UsageError(
-            f"a step of {show_count(options.batch_size * options.world_size)} samples is more than all "
+            f"a step of {show_count(batch * options.world_size)} samples is more than all "
             f"{show_count(n)}", remedy="give a smaller --batch-size or --world-size",
         )  # fmt: skip
     buffer = options.buffer if options.buffer is not None else shuffle.buffer
@@ -215,7 +219,7 @@ def pipeline_of(options: Options, stored: Stored) -> Pipeline:
         shards = False  # the samples themselves are listed in random order
     cycle = options.cycle if options.cycle is not None else shuffle.cycle
     return Pipeline(
-        shuffle, max(1, buffer or 1), options.batch_size,
+        shuffle, max(1, buffer or 1), batch,
         shuffle.initial if options.initial is None else options.initial,
         shards, cycle, options.world_size, options.workers, options.seed, options.exact, options.detshuffle,
     )  # fmt: skip

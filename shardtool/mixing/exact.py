@@ -171,5 +171,6 @@ def grain_windows(n: int, size: int, seed: int) -> I64:
     out = np.empty(n, np.int64)
     for number, start in enumerate(range(0, n, size)):
         held = min(size, n - start)
-        out[start : start + held] = start + index_shuffle(np.arange(held, dtype=np.int64), held - 1, seed + number)[::-1]
+        inside = index_shuffle(np.arange(held, dtype=np.int64), held - 1, seed + number)
+        out[start : start + held] = start + inside[::-1]
     return out

@@ -254,8 +254,7 @@ def _deal(pipe: Pipeline, streams: list[list[I64]]) -> list[list[I64]]:
 
 def exact_streams(pipe: Pipeline, shard_samples: I64, epochs: int) -> list[list[list[I64]]]:
     """What every lane delivers, bit for bit: [epoch][rank][worker] -> ids. Raises UsageError where it is unknown."""
-    make = {"dali": _exact_dali, "tfdata": _exact_tfdata, "torch": _exact_torch, "webdataset": _exact_webdataset,
-            "hf-5.1": _exact_hf, "grain-window": _exact_grain, "grain-map": _exact_grain, "none": _exact_none}.get(pipe.shuffle.name)  # fmt: skip
+    make = EXACT.get(pipe.shuffle.name)
     if make is None:
         raise UsageError(
             f"the exact order of {pipe.shuffle.library} is not reproduced",
@@ -354,6 +353,18 @@ def _exact_hf(pipe: Pipeline, shard_samples: I64, epochs: int) -> list[list[list
                 streams[-1].append(ids[exact.hf_half_flush(len(ids), pipe.buffer, rng)])
         out.append(_deal(pipe, streams))
     return out
+
+
+EXACT = {
+    "dali": _exact_dali,
+    "tfdata": _exact_tfdata,
+    "torch": _exact_torch,
+    "webdataset": _exact_webdataset,
+    "hf-5.1": _exact_hf,
+    "grain-window": _exact_grain,
+    "grain-map": _exact_grain,
+    "none": _exact_none,
+}
 
 
 # -- batches --------------------------------------------------------------------------------------------------------

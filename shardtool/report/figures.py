@@ -174,8 +174,11 @@ def _curve(result: Result, ax: Axes, figure: Figure) -> None:
     if fix is not None and fix.buffer and fix.buffer != result.pipe.buffer and fix.score is not None:
         ax.plot([fix.buffer], [fix.score], "*", color=GREEN, markersize=15, zorder=5,
                 label=f"advised: {show_count(fix.buffer)} -> {show_score(fix.score)}")  # fmt: skip
-    # The curves rise from lower left: below the middle on the right there is room, unless the score stays low.
-    ax.legend(loc="best", fontsize=9)
+    # Curves rise to the right: the words go below a high end, else beside a low beginning, never on the line at 100.
+    if points[len(points) * 2 // 3]["score"] > 55:
+        ax.legend(loc="lower right", bbox_to_anchor=(1, 0.07), fontsize=9)
+    else:
+        ax.legend(loc="upper left", bbox_to_anchor=(0.01, 0.9), fontsize=9)
     if result.stored.mean_bytes is not None:
         _memory_axis(result, ax)
 

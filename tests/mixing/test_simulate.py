@@ -184,7 +184,7 @@ def test_json_keys():
 
 
 def test_a_buffer_of_two():
-    made = sim("-n", 10, "--buffer", 2, "--batch-size", 2, "--trials", 4000, "--seed", 1)["trials"]
+    made = sim("-n", 10, "--buffer", 2, "--trials", 4000, "--seed", 1)["trials"]
     expected = [[0, 1], [0, 2], [0, 3], [0, 4], [0, 5], [0, 6], [0, 7], [0, 8], [0, 9], [0, 9]]
     assert made["support_by_position"] == expected
     assert made["probability"][0][0] == pytest.approx(0.5, abs=0.03)
