@@ -158,7 +158,7 @@ class Result:
     @property
     def effective_batch(self) -> float | None:
         """Batch / design effect, at most the batch."""
-        return None if self.deff is None else min(float(self.step_batch), self.step_batch / self.deff)
+        return None if self.deff is None else self.step_batch / max(1.0, self.deff)
 
 
 def chosen_shuffle(options: Options) -> Shuffle:
@@ -281,11 +281,12 @@ def _with_classes(setting: closed_forms.Setting, stored: Stored) -> closed_forms
     chance = float((sizes * (sizes - 1)).sum()) / (n * (n - 1.0))
     if shards == 1 or chance >= 1:
         return replace(setting, classes=max(2, int((sizes > 0).sum())))
-    if shards * kinds > 1 << 27:
+    pairs = float((stored.shard_samples * (stored.shard_samples - 1.0)).sum())
+    if shards * kinds > 1 << 27 or pairs == 0:
         return setting
     shard_of = np.repeat(np.arange(shards), stored.shard_samples)
     table = np.bincount(shard_of * kinds + stored.codes, minlength=shards * kinds).astype(np.float64)
-    inside = float((table * (table - 1)).sum()) / float((stored.shard_samples * (stored.shard_samples - 1.0)).sum())
+    inside = float((table * (table - 1)).sum()) / pairs
     return replace(setting, rho=max(0.0, (inside - chance) / (1 - chance)))
 
 

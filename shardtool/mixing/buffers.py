@@ -223,7 +223,22 @@ def spread(n: int, bounds: I64, reach: int, rng: Generator) -> I64:
     inside = pieces(bounds, rng)  # samples are permuted within their piece first
     at = np.arange(n, dtype=np.float64)
     at += np.repeat(low, sizes) + rng.random(n) * np.repeat(high - low, sizes)
-    return inside[np.argsort(at)]
+    return inside[_order_of(at)]
+
+
+def _order_of(at: npt.NDArray[np.float64]) -> I64:
+    """argsort of positions in 0..n: as one sort of integers (position in fixed point, number), which is several times
+    as fast; ties closer than 2**-8 of a sample go by number."""
+    bits = max(1, len(at)).bit_length()
+    point = min(20, 63 - 2 * bits)
+    if point < 8:
+        return np.argsort(at)
+    keys = (np.maximum(at, 0) * (1 << point)).astype(np.uint64)
+    keys <<= np.uint64(bits)
+    keys |= np.arange(len(at), dtype=np.uint64)
+    keys.sort()
+    keys &= np.uint64((1 << bits) - 1)
+    return keys.astype(np.int64)
 
 
 def clumps(n: int, size: int, rng: Generator) -> I64:

@@ -167,7 +167,7 @@ def apart_score(s: Setting, weight: F64) -> float:
     closer += own - weight[0] * np.where(k == 0, 1 - (1 - rise) ** 2 / 2, 1.0)
     tv = 0.5 * float(np.abs(np.diff(closer) - null).sum())
     worst = source_tv(s.n, s.batch * s.ranks, edges, null)
-    return min(1.0, max(0.0, (worst - tv) / worst))
+    return min(1.0, max(0.0, (worst - tv) / worst)) if worst > 0 else 1.0
 
 
 def laplace_cell(x: float) -> float:
@@ -428,7 +428,7 @@ def ranges_score(s: Setting) -> float:
         closer += (1 - same) * 2 * (ranks - k) / (ranks * (ranks - 1)) * (0.5 + np.sign(x - k) * side / 2)
     tv = 0.5 * float(np.abs(np.diff(closer) - null).sum())
     worst = source_tv(s.n, batch * ranks, edges, null)
-    return min(1.0, max(0.0, (worst - tv) / worst))
+    return min(1.0, max(0.0, (worst - tv) / worst)) if worst > 0 else 1.0
 
 
 def comb_score(s: Setting) -> float:

@@ -4,29 +4,34 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from shardtool.base.errors import UsageError
 from shardtool.jobs import simulate as job
 from shardtool.jobs.simulate import Options, Stored, described, facts, simulate
 from shardtool.mixing import exact
 from shardtool.mixing import metrics as m
+from shardtool.mixing.shuffles import SHUFFLES
+from shardtool.report import mixing as report_words
 
 FASHION = np.repeat(np.arange(10, dtype=np.int32), 6000)  # ten classes of 6,000, sorted
 
 
-def run(*words, status=0):
-    command = [sys.executable, "-m", "shardtool", "simulate", *map(str, words)]
+def run(*given_words, status=0):
+    command = [sys.executable, "-m", "shardtool", "simulate", *map(str, given_words)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr
     return done
 
 
-def sim(*words):
-    return json.loads(run(*words, "--json").stdout)
+def sim(*given_words):
+    return json.loads(run(*given_words, "--json").stdout)
 
 
 def fashion(**options):
@@ -308,6 +313,34 @@ def test_heatmap_of_a_full_shuffle_is_even():
     assert np.allclose(heatmap(np.arange(1000), 1000, 10, 10), 10 * np.eye(10))
     curve = distance_curve(m.pair_distances(order.reshape(-1, 50), 100_000, np.random.default_rng(1)))
     assert np.abs(curve.share - curve.full).max() < 0.01
+
+
+@given(
+    loader=st.sampled_from(sorted(SHUFFLES)), n=st.sampled_from([2, 3, 10, 64, 300, 2000]),
+    shard=st.sampled_from([None, 1, 3, 10, 100]), buffer=st.sampled_from([1, 2, 7, 100, 10_000]),
+    labels=st.sampled_from([0, 0, 1, 7]), options=st.fixed_dictionaries({
+        "batch_size": st.sampled_from([None, 2, 3, 8]), "workers": st.integers(0, 3), "world_size": st.integers(1, 3),
+        "epochs": st.integers(1, 2), "target": st.sampled_from([None, 90]), "exact": st.booleans(),
+        "repacked": st.booleans(), "shuffle_shards": st.sampled_from([None, True, False]),
+        "cycle": st.sampled_from([None, 1, 4]), "seed": st.integers(0, 99), "ids": st.booleans(),
+    }),
+)  # fmt: skip
+@settings(max_examples=50, deadline=None)
+def test_odd_sizes_give_numbers_or_a_reason(loader, n, shard, buffer, labels, options):
+    """Whatever the sizes: JSON without NaN and words, or a UsageError; nothing else."""
+    stored = described(n, shard, 1000)
+    if labels:
+        stored = replace(stored, codes=(np.arange(n) * 31 % labels).astype(np.int32), classes=tuple("abcdefg"[:labels]))
+    sized = SHUFFLES[loader].sized and loader != "lancedb"
+    try:
+        result = simulate(Options(loader, buffer if sized else None, pictures=True, **options), stored)
+    except UsageError as error:
+        assert error.what and (error.remedy or error.why)
+        return
+    made = facts(result)
+    json.dumps(made, allow_nan=False)
+    assert 0 <= made["score"] <= 100
+    assert report_words.five_numbers(result) and report_words.pipeline_words(result) and report_words.flag(result)
 
 
 def test_unknown_loader_in_the_library():
