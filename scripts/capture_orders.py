@@ -1,7 +1,7 @@
 """Records the orders that real loaders deliver, for the tests of `simulate --exact`.
 
     python scripts/capture_orders.py tests/golden                 # every library that is installed
-    python scripts/capture_orders.py /tmp/golden --only hf,torch  # some
+    python scripts/capture_orders.py recorded --only hf,torch      # some
 
 Each file real_NAME.json maps a key to the ids 0..1999 in order of delivery. The keys say what was run (see the
 functions below); tests/mixing/test_exact.py reads them. The releases that were recorded: NVIDIA DALI 2.4.0,
