@@ -8,8 +8,10 @@ DEMO ?= demo
 PY := $(VENV)/bin/python
 # How pytest is called; `make test PYTEST_ARGS='-k tar -x'` runs a part.
 PYTEST_ARGS ?=
+# Tests that run make themselves are not to take it for a part of this one.
+CLEAN_ENV := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MAKEOVERRIDES
 
-.PHONY: help demo test lint types docs ci clean
+.PHONY: help demo test lint types docs fresh ci clean
 
 help: ## say what the targets do
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -18,7 +20,7 @@ demo: $(VENV)/.run ## fetch real data, repack it, verify it, show the labels of 
 	$(PY) scripts/quickstart.py "$(DEMO)"
 
 test: $(VENV)/.test ## run the tests
-	$(PY) -m pytest $(PYTEST_ARGS)
+	$(CLEAN_ENV) $(PY) -m pytest $(PYTEST_ARGS)
 
 lint: $(VENV)/.lint ## ruff
 	$(PY) -m ruff check
@@ -28,7 +30,10 @@ types: $(VENV)/.lint ## mypy, strict
 
 docs: $(VENV)/.test ## write docs/cli.md again and run what the docs show
 	$(PY) scripts/write_cli_docs.py
-	$(PY) -m pytest -q tests/test_docs.py
+	$(CLEAN_ENV) $(PY) -m pytest -q tests/test_docs.py
+
+fresh: $(VENV)/.test ## is docs/cli.md what the commands' help says?
+	$(PY) scripts/write_cli_docs.py --check
 
 ci: ## what .ci/run does: all of the above in an environment of its own
 	.ci/run

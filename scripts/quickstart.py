@@ -2,7 +2,8 @@
 
     python scripts/quickstart.py [FOLDER]      default folder: demo
 
-Writes FOLDER/raw (digits sorted by class, as TFRecord and as tar) and FOLDER/mixed. Run again it finds all done.
+Writes FOLDER/raw (digits sorted by class, as TFRecord and as tar) and FOLDER/mixed; run again it fetches nothing
+and repacks again.
 The tables at the end are counted by the tfrecord package and by Python's tarfile, not by shardtool.
 """
 
@@ -37,7 +38,7 @@ def main() -> None:
     for kind in ("tfrecord", "tar"):
         source, out = os.path.join(raw, kind), os.path.join(folder, "mixed", kind)
         run("repack", source, "-o", out, "--shards", str(SHARDS), "--seed", str(SEED),
-            "--label", FIELD[kind], "--export", EXPORTS[kind])  # fmt: skip
+            "--label", FIELD[kind], "--export", EXPORTS[kind], "--overwrite")  # fmt: skip
         run("verify", out, "--against", source, "--reader", READER[kind])
     for kind in ("tfrecord", "tar"):
         say(f"Digits in every {kind} shard, before")

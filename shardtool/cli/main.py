@@ -110,7 +110,8 @@ def _run(argv: list[str] | None) -> int:
             raise
         _say(f"Error: {error}")
         return error.status
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):
+        # Outside standalone mode click exits by itself in one case only: a closed pipe, with status 1.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
     except (OSError, MemoryError) as error:

@@ -1,8 +1,5 @@
 """inspect: what is there, how evenly it is spread, and which readers will stumble. Reads headers, no payload (but the
 first records of TFRecords for their fields, and label fields when asked).
-
-The sizes of ranks' shards (`--world-size W --epochs E`, the floor formula with rotation and without) belong here as
-one more field of Inspected, made from `shard_samples` alone by floor 1.
 """
 
 from __future__ import annotations

@@ -108,7 +108,9 @@ def write_manifest(
     inputs = resolve(sources, options.source, options.rules)
     names = shard_names(inputs, target.folder)
     exports = resolve_exports(options.exports, inputs.format)
-    target.old(options.overwrite)
+    old = target.old(options.overwrite)
+    if old is not None:
+        _disregard(inputs, {target.path, *(os.path.join(target.folder, n.encode()) for n in _listed(old))})
     scan = scan_inputs(
         inputs, options.rules, jobs=options.jobs or default_jobs(), check_payload=True, reporter=reporter
     )
@@ -157,6 +159,18 @@ def add_exports(
         path, manifest, beside, os.path.dirname(path) or "." if folder is None else folder, staged.names,
         time.monotonic() - started, tuple(reporter.warnings),
     )  # fmt: skip
+
+
+def _disregard(inputs: Inputs, own: set[bytes]) -> None:
+    """Take files of the manifest that will be replaced out of those that were ignored: else the second run would
+    say something else than the first."""
+    folders = set(inputs.folders)
+    there = {path for path in own if os.path.dirname(path) in folders and os.path.isfile(path)}
+    findings = inputs.findings
+    left = findings.ignored.pop("files", 0) - len(there)
+    names = [n for n in findings.examples.pop("files", []) if os.path.join(inputs.base, n) not in there]
+    if left > 0:
+        findings.ignored["files"], findings.examples["files"] = left, names
 
 
 def is_manifest(path: str) -> bool:

@@ -39,7 +39,7 @@ from .host import default_jobs, default_memory
 from .lay_out import LaidOut, lay_out
 from .options import RepackOptions
 from .scan import Scan, scan_inputs
-from .summary import field_sets, fields_of, labels_of, source_fingerprint
+from .summary import field_sets, fields_of, labels_of, source_fingerprint, tfrecord_fields_sample
 
 MANIFEST = "manifest.json"
 LAYOUT_VERSION = 1
@@ -276,7 +276,9 @@ def _written_by(journal: dict[str, Any] | Any, manifest: Manifest | None) -> lis
     if journal:
         names += journal["replaces"]
     if manifest is not None:
-        names += [name for r in manifest.shards for name in (r.name, r.index)]
+        names += [r.index for r in manifest.shards]
+        if manifest.seed is not None:  # else `shardtool manifest` wrote it: the shards are the user's own
+            names += [r.name for r in manifest.shards]
         names += [name for files in manifest.exports.values() for name in files]
     # Only names below OUT: a manifest is input too.
     return sorted({name for name in names if not name.startswith("/") and ".." not in name.split("/")})
@@ -415,12 +417,19 @@ def _manifest(
         index=copy_job(plan.scan, plan.laid_out, plan.names, options, b"", b"").columns,
         sources=index.sources, source_fingerprint=source_fingerprint(index.sources), sample_digest_sum=None,
         keys={"mode": kept_keys, "unique": True if kept_keys != NONE else None},
-        fields={} if shards else fields_of(index), field_sets=None if shards else field_sets(index),
+        fields={} if shards else _fields(plan), field_sets=None if shards else field_sets(index),
         classes=index.classes if index.label is not None else None,
         labels=labels_of(index, options.rules.label) if index.label is not None and not shards else None,
         options=options.public(), ignored=dict(plan.scan.findings.ignored), dropped=dict(plan.scan.findings.dropped),
         renamed={"keys": plan.laid_out.renamed_keys}, warnings=tuple(reporter.warnings),
     )  # fmt: skip
+
+
+def _fields(plan: _Plan) -> dict[str, dict[str, Any]]:
+    """Fields of tar members; of records, what the first thousand show."""
+    if plan.laid_out.layout.format == "tar":
+        return {**fields_of(plan.scan.index)}
+    return {**tfrecord_fields_sample([file.path for file in plan.scan.inputs.files], plan.scan.index)}
 
 
 def _facts(plan: _Plan) -> dict[str, Any]:

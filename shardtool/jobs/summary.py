@@ -19,6 +19,8 @@ from ..layout.manifest import encode_name, public_name
 STEP = 1 << 16
 # Records of a TFRecord file that are looked into when nothing else asks for their payload.
 SAMPLED = 1000
+# and how many bytes of them at most: records of a gigabyte exist
+SAMPLED_BYTES = 64 << 20
 _KINDS = {1: "bytes", 2: "float", 3: "int64"}
 
 
@@ -106,6 +108,7 @@ def tfrecord_fields_sample(paths: Sequence[bytes], index: Index) -> dict[str, di
 
     paths  of index.sources, in their order
 
+    Fewer where they are large.
     Feature -> {"type": "bytes" | "float" | "int64", "samples", "bytes" (of its values), "fewest", "most"
     (values in one sample), "sampled": records looked into}; "type" is "mixed" where records disagree, "empty"
     where none has a value. {} when a record is no tf.train.Example.
@@ -115,7 +118,12 @@ def tfrecord_fields_sample(paths: Sequence[bytes], index: Index) -> dict[str, di
         return {}
     first = int(index.source_first[at])
     window = slice(first, first + min(SAMPLED, index.sources[at].samples))
-    offset, head, size = index.offset[window], index.head[window], index.size[window]
+    size = index.size[window]
+    size = size[np.cumsum(size) <= SAMPLED_BYTES]
+    if not len(size):
+        return {}
+    window = slice(first, first + len(size))
+    offset, head = index.offset[window], index.head[window]
     try:
         return _features(paths[at], index.sources[at].name, offset + head, size)
     except ValueError:

@@ -69,7 +69,7 @@ TRAPS: dict[str, Trap] = {
         "rename one of them",
     ),
     "inner_dots": Trap(
-        "fields with a dot that most samples lack: a name like IMG.2020.jpg is cut at its first dot",
+        "members of fields with a dot that most samples lack (names like IMG.2020.jpg, cut at the first dot?)",
         {"all readers": "the field is '2020.jpg', not 'jpg'"},
         "rename the files before they are packed",
     ),
@@ -127,7 +127,7 @@ TRAPS: dict[str, Trap] = {
         "repack (it makes none)",
     ),
     "first_five_differ": Trap(
-        "the first five samples have different fields",
+        "different sets of fields in the first five samples",
         {"Hugging Face datasets": "refuses the data set"},
         "repack --require the fields that all must have",
     ),
@@ -167,6 +167,8 @@ def caught(
 
 
 def _shards(index: Index) -> list[Caught]:
+    if index.ext is None:
+        return []  # what was seen is of tars; a TFRecord file of no bytes is one of no records
     empty = [source.name for source in index.sources if not source.samples]
     return [Caught("empty_shards", len(empty), tuple(empty[:NAMED]))] if empty else []
 

@@ -82,8 +82,12 @@ class Console(Reporter):
         from rich.text import Text
 
         terminal = sys.stdout.isatty()
+        class Pipe(Rich):
+            def on_broken_pipe(self) -> None:
+                raise BrokenPipeError  # rich would end with status 1, which is for bugs
+
         # Not on a terminal: as wide as the content, so that nothing is cut or wrapped in a file or a pipe.
-        rich = Rich(width=None if terminal else 10_000, highlight=False, soft_wrap=False)
+        rich = Pipe(width=None if terminal else 10_000, highlight=False, soft_wrap=False)
         made = Table(
             title=title, title_justify="left", box=box.SIMPLE_HEAD if terminal else None, pad_edge=False,
             show_footer=footer is not None, show_header=any(columns), padding=(0, 2, 0, 0),

@@ -118,6 +118,17 @@ def test_overwrite_does_not_write_over_a_foreign_file(tmp_path, source):
     assert content(out) == before
 
 
+def test_overwrite_spares_shards_that_only_got_a_manifest(tmp_path, source):
+    """`shardtool manifest` made the manifest there: the shards are the user's own."""
+    own = sorted_tars(tmp_path / "own", 2, 3)
+    before = content(own)
+    shardtool("manifest", own, "-o", own / "manifest.json")
+    shardtool("repack", source, "-o", own, "--overwrite")
+    assert before.items() <= content(own).items()
+    run = shardtool("repack", sorted_tars(tmp_path / "new"), "-o", own, "--name", "train", "--overwrite", status=4)
+    assert "train-000000.tar" in run.stderr
+
+
 def test_a_manifest_cannot_make_us_remove_files_elsewhere(tmp_path, source):
     out = tmp_path / "out"
     shardtool("repack", source, "-o", out)

@@ -43,10 +43,11 @@ def in_child(work, kill_at=None, before=True):
                         half = memoryview(args[1])[: len(args[1]) // 2]  # torn in the middle
                         call(args[0], half, *args[2:])
                         os._exit(9)
-                    result = call(*args, **kwargs)
-                    if number == kill_at:
-                        os._exit(9)
-                    return result
+                    try:
+                        return call(*args, **kwargs)
+                    finally:
+                        if number == kill_at:
+                            os._exit(9)
 
                 return wrapped
 

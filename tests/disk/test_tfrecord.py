@@ -1,5 +1,6 @@
 """The TFRecord walker: whole files, cut files, flipped bytes."""
 
+import contextlib
 import struct
 
 import pytest
@@ -111,7 +112,8 @@ def test_foreign_content_is_named(tmp_path):
     with pytest.raises(DataError, match="git-lfs"):
         scan(tmp_path, b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n")
     unmasked = b"".join(
-        struct.pack("<QI", len(r), crc(struct.pack("<Q", len(r)))) + r + struct.pack("<I", crc(r)) for r in (b"a", b"bc")
+        struct.pack("<QI", len(r), crc(struct.pack("<Q", len(r)))) + r + struct.pack("<I", crc(r))
+        for r in (b"a", b"bc")
     )
     with pytest.raises(DataError, match="--no-verify"):
         scan(tmp_path, unmasked)
@@ -162,9 +164,9 @@ def test_labels(tmp_path):
     for window in (None, 16):
         assert scan(tmp_path, data, window, label="label").labels == [b"7", b"-1", b"cat", None, b"300"]
     two = frame(example(label=field(3, field(1, varint(7) + varint(8)))))
-    with pytest.raises(DataError, match="2 values"):
+    with pytest.raises(DataError, match="has 2 values"):
         scan(tmp_path, two, label="label")
-    with pytest.raises(DataError, match="no tf.train.Example") as caught:
+    with pytest.raises(DataError, match=r"no tf\.train\.Example") as caught:
         scan(tmp_path, frame(records[0]) + frame(b"\xff\xff"), label="label")
     assert caught.value.offset == len(frame(records[0]))
 
@@ -184,7 +186,5 @@ def test_example_values_as_protobuf_reads_them():
 @given(st.binary(max_size=60))
 @settings(deadline=None)
 def test_any_bytes_are_an_example_or_a_value_error(data):
-    try:
+    with contextlib.suppress(ValueError):
         feature_values(data, b"x")
-    except ValueError:
-        pass

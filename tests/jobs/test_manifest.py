@@ -358,6 +358,17 @@ def test_again_replaces_what_it_wrote(tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "other.json"])
+def test_again_says_the_same(name, tmp_path):
+    sorted_tars(tmp_path / "a")
+    (tmp_path / "a/notes.txt").write_text("mine")
+    index(tmp_path, "dali", "wids", "webdataset", name=name)
+    before = content(tmp_path)
+    manifest = index(tmp_path, "dali", "wids", "webdataset", name=name).manifest
+    assert content(tmp_path) == before
+    assert manifest.ignored == {"files": 1} and "a/notes.txt" in manifest.warnings[0]
+
+
 def test_an_index_of_somebody_else_stays(tmp_path):
     sorted_tars(tmp_path)
     (tmp_path / "train-000001.idx").write_text("v1.2 0\n")

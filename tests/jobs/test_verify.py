@@ -183,9 +183,10 @@ def column_place(body, name):
 
 COLUMNS = {
     "tfrecord": ["offset", "length", "number"],
-    "tar": ["offset", "length", "number", "label", "key", "key_end"]
-    + ["part_end", "part_ext", "part_offset", "part_size"],
-}
+    "tar": [
+        "offset", "length", "number", "label", "key", "key_end", "part_end", "part_ext", "part_offset", "part_size",
+    ],
+}  # fmt: skip
 
 
 def test_every_column_is_tested(outputs, kind):
