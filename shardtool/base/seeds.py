@@ -1,4 +1,4 @@
-"""All randomness of shardtool: a counter hash, never a stateful generator.
+"""All randomness of shardtool: a counter hash, never a stateful generator; and, for simulation, other people's.
 
 `mix64` is the finaliser of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
 OOPSLA 2014): a bijection of 64-bit numbers. Sort keys and streams are hashes of (seed, counter), so any part of
@@ -6,6 +6,8 @@ them can be computed anywhere, in any order, by any process.
 """
 
 from __future__ import annotations
+
+import random
 
 import numpy as np
 import numpy.typing as npt
@@ -65,3 +67,63 @@ def named_stream(seed: int, *names: str | int) -> int:
         for at in range(0, len(data), 8):
             state = mix64((state ^ int.from_bytes(data[at : at + 8], "little")) + GOLDEN)
     return state
+
+
+# -- simulation ---------------------------------------------------------------------------------------------------
+#
+# What follows is for simulating other people's shuffles. No byte that shardtool writes depends on it.
+
+Generator = np.random.Generator
+PythonRandom = random.Random
+
+
+def generator(seed: int, *names: str | int) -> Generator:
+    """A numpy generator for a simulation: its law matters, its stream is numpy's own and not promised."""
+    return np.random.Generator(np.random.PCG64(named_stream(seed, *names)))
+
+
+def numpy_default_rng(seed: int) -> Generator:
+    """`numpy.random.default_rng(seed)`: what Hugging Face datasets draws from."""
+    return np.random.default_rng(seed)
+
+
+def python_random(seed: int) -> random.Random:
+    """`random.Random(seed)`: what torch's Shuffler and webdataset draw from."""
+    return random.Random(seed)
+
+
+def python_below(source: random.Random, bound: int, count: int) -> npt.NDArray[np.int64]:
+    """`[source.randrange(bound) for _ in range(count)]` as int64[count], without the loop; `source` moves on.
+
+    CPython takes the top bit_length(bound) bits of successive words of MT19937 and throws away what is not below
+    the bound (Lib/random.py, `_randbelow_with_getrandbits`); numpy has the same generator, so its state is copied
+    there and back. For 1 <= bound < 2**32.
+    """
+    bits = np.random.MT19937()
+    version, words, gauss = source.getstate()
+    state = bits.state
+    state["state"] = {"key": np.array(words[:-1], np.uint32), "pos": words[-1]}
+    bits.state = state
+    width = bound.bit_length()
+    draws = np.empty(count, np.int64)
+    done = 0
+    while done < count:
+        before = bits.state
+        # About 2**width / bound words are needed for one draw; a few more, so that one round is the rule.
+        raw = bits.random_raw(int((count - done) * (2**width / bound) * 1.02) + 64).astype(np.uint32)
+        raw >>= np.uint32(32 - width)
+        good = np.flatnonzero(raw < bound)[: count - done]
+        draws[done : done + len(good)] = raw[good]
+        done += len(good)
+        if done == count and len(good):
+            # Back to just behind the last word that was used: the caller's next draw must be CPython's.
+            bits.state = before
+            bits.random_raw(int(good[-1]) + 1)
+    last = bits.state["state"]
+    source.setstate((version, (*(int(word) for word in last["key"]), int(last["pos"])), gauss))
+    return draws
+
+
+def mt19937_words(seed: int, count: int) -> npt.NDArray[np.uint32]:
+    """The first `count` words of C++'s `std::mt19937(seed)`, uint32[count]."""
+    return np.frombuffer(np.random.RandomState(seed).bytes(4 * count), "<u4")
