@@ -65,7 +65,7 @@ def console_options(function: Command) -> Command:
             click.option(
                 "--progress", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
                 help="Bars on stderr; auto: only on a terminal.",
-            ),  # fmt: skip
+            ),
             click.option("--log-file", type=click.Path(dir_okay=False), help="Append notes and warnings here."),
         ]
     ):

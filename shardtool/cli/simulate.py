@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import Size, console_options
+from .options import Size, console_options, source_options
 
 if TYPE_CHECKING:
+    from ..disk.sources import SourceOptions
     from ..jobs.simulate import Result
+    from ..layout.rules import Rules
     from ..report.console import Console
 
-# The names of mixing.shuffles.SHUFFLES, spelled out so that --help needs no numpy; a test holds them equal.
+# The names of mixing.shuffles.SHUFFLES and of the loaders that have one of them, spelled out so that --help needs no
+# numpy; a test holds them equal.
 LOADERS = (
     "dali", "tfdata", "torch", "webdataset", "hf-4", "hf-5.0", "hf-5.1", "grain-window", "grain-map", "mosaic-py1e",
     "mosaic-py1br", "mosaic-py1s", "mosaic-py2s", "mosaic-naive", "lancedb", "none", "full",
+    "hf", "tfrecord", "torch-stride", "torch-distributed",
 )  # fmt: skip
 
 EPILOG = """\b
@@ -34,7 +38,6 @@ EXIT STATUS: 0 done, 2 usage, 3 damaged input, 5 the host failed.
 @click.option("-n", "--samples", type=int, help="Samples, instead of SRC or a manifest.")
 @click.option("--samples-per-shard", type=int, help="With -n: samples in a shard; without it -n is one shard.")
 @click.option("--sample-bytes", type=Size(), help="With -n: mean size of a sample, for the memory of buffers.")
-@click.option("--label", metavar="FIELD", help="Field that holds the class: measured on the stored order of labels.")
 @click.option("--loader", type=click.Choice(LOADERS), default="dali", show_default=True,
               help="Whose shuffle; named with a release where releases differ.")
 @click.option("--dali-reader", type=click.Choice(["file", "tfrecord", "webdataset", "mxnet"]), default="tfrecord",
@@ -64,10 +67,11 @@ EXIT STATUS: 0 done, 2 usage, 3 damaged input, 5 the host failed.
               help="Heatmap and curve on stdout; auto: only on a terminal.")
 @click.option("--figure", type=click.Path(dir_okay=False), help="The four figures as FILE.png or FILE.svg.")
 @click.option("--html", type=click.Path(dir_okay=False), help="A report in one self-contained file.")
+@source_options
 @console_options
 def command(
     console: Console, src: tuple[str, ...], samples: int | None, samples_per_shard: int | None,
-    sample_bytes: int | None, label: str | None, picture: str, figure: str | None, html: str | None,
+    sample_bytes: int | None, source: SourceOptions, rules: Rules, picture: str, figure: str | None, html: str | None,
     shuffle_clump_size: int | None, **settings: Any,
 ) -> None:  # fmt: skip
     """Say how well a loader's shuffle mixes: SRC..., a manifest, or -n SAMPLES.
@@ -77,6 +81,7 @@ def command(
     """
     from ..base.errors import UsageError
     from ..jobs import simulate as job
+    from ..jobs.host import default_jobs
 
     if bool(src) == (samples is not None):
         raise UsageError("give either SRC (files, folders, a manifest) or -n SAMPLES")
@@ -84,9 +89,9 @@ def command(
         for name, value in (("--samples-per-shard", samples_per_shard), ("--sample-bytes", sample_bytes)):
             if value is not None:
                 raise UsageError(f"{name} goes with -n: SRC itself says it")
-        stored = job.stored_labels(src, label)
+        stored = job.stored_labels(src, rules.label, source, rules, jobs=default_jobs(), reporter=console)
     else:
-        if label is not None:
+        if rules.label is not None:
             raise UsageError("--label needs SRC: -n has no labels", remedy="give the data, or drop --label")
         assert samples is not None
         stored = job.described(samples, samples_per_shard, sample_bytes)

@@ -124,7 +124,7 @@ def shard_table(
 
     Raises UsageError and DataError as a scan does, DataError for a manifest that is none.
     """
-    path = _manifest_of(sources)
+    path = manifest_of(sources)
     if path is not None:
         return _table_of_manifest(path)
     if not sources:
@@ -140,7 +140,7 @@ def shard_table(
     return ShardTable(names, samples, size, labels)
 
 
-def _manifest_of(sources: Sequence[str]) -> str | None:
+def manifest_of(sources: Sequence[str]) -> str | None:
     """The manifest that SRC is, or the one in the folder that it is."""
     if len(sources) != 1:
         return None
@@ -163,19 +163,32 @@ def _table_of_manifest(path: str) -> ShardTable:
         text = file.read()
     if '"shardtool"' not in text:
         return _table_of_list(path, text)
-    manifest = Manifest.from_json(text, file=path)
+    manifest = read_manifest_file(path)
+    samples, labels = manifest.shard_samples, None
+    codes = stored_codes(path, manifest)
+    if codes is not None:
+        labels = _by_shard(codes, samples, len(manifest.classes or ()))
+    return ShardTable([r.name for r in manifest.shards], samples, manifest.shard_sizes, labels)
+
+
+def read_manifest_file(path: str) -> Manifest:
+    """A manifest of ours with at least one sample; DataError for anything else."""
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        manifest = Manifest.from_json(file.read(), file=path)
     if not manifest.samples:
         raise DataError("the manifest has no samples", file=path, remedy="look at how it was made")
-    samples = manifest.shard_samples
-    labels = None
-    if manifest.classes:
-        folder = os.fsencode(os.path.dirname(path))
-        codes = []
-        for receipt in manifest.shards:
-            with ShardIndex(os.path.join(folder, os.fsencode(receipt.index)), receipt.name, check=False) as index:
-                codes.append(index.column("label"))
-        labels = _by_shard(np.concatenate(codes), samples, len(manifest.classes))
-    return ShardTable([r.name for r in manifest.shards], samples, manifest.shard_sizes, labels)
+    return manifest
+
+
+def stored_codes(path: str, manifest: Manifest) -> npt.NDArray[np.int32] | None:
+    """Label numbers of all samples in stored order, int32[n], from the index; None when it has none."""
+    if not manifest.classes:
+        return None
+    folder, codes = os.fsencode(os.path.dirname(path)), []
+    for receipt in manifest.shards:
+        with ShardIndex(os.path.join(folder, os.fsencode(receipt.index)), receipt.name, check=False) as index:
+            codes.append(index.column("label").astype(np.int32))
+    return np.concatenate(codes)
 
 
 def _table_of_list(path: str, text: str) -> ShardTable:

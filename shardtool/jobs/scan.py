@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from ..base.errors import DataError, UsageError
 from ..base.ragged import Ragged
@@ -122,7 +123,7 @@ def _first(parts: Sequence[Scanned]) -> I64:
     return np.cumsum(_joined([np.zeros(1, np.int64), *counts]))
 
 
-def _exts(parts: Sequence[Scanned], exts: tuple[bytes, ...]) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+def _exts(parts: Sequence[Scanned], exts: tuple[bytes, ...]) -> npt.NDArray[np.uint32]:
     number = {ext: k for k, ext in enumerate(exts)}
     columns = [np.zeros(0, np.uint32)]
     for part in parts:
@@ -140,7 +141,7 @@ def _sparse(parts: Sequence[Scanned]) -> dict[int, Runs]:
     return sparse
 
 
-def _labels(parts: Sequence[Scanned]) -> tuple[tuple[bytes, ...], np.ndarray[tuple[int], np.dtype[np.int32]]]:
+def _labels(parts: Sequence[Scanned]) -> tuple[tuple[bytes, ...], npt.NDArray[np.int32]]:
     """Classes (numbers in numeric order, else by bytes) and every sample's number among them, -1 for none."""
     values = [value for part in parts for value in part.labels or ()]
     present = {value for value in values if value is not None}

@@ -12,14 +12,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..base.errors import UsageError
+from ..base.errors import UsageError, printable
 from ..base.reporting import Reporter
 from ..base.seeds import generator, sort_keys
 from ..base.units import plural, show_count
+from ..disk.sources import SourceOptions
+from ..layout.order import SHUFFLE
+from ..layout.rules import Rules
+from ..loaders import LOADERS, loader_class
 from ..mixing import advice, closed_forms, metrics, pictures
 from ..mixing.pipeline import Delivered, Pipeline, deliver_epochs, shard_gaps
 from ..mixing.shuffles import KERNELS, SHUFFLES, Shuffle
 from ..mixing.shuffles import dali as dali_shuffle
+from .plan import manifest_of, read_manifest_file, stored_codes
+from .scan import scan
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
@@ -57,13 +63,33 @@ class Stored:
         return int(self.shard_samples.sum())
 
 
-def stored_labels(src: Sequence[str], label: str | None) -> Stored:
-    """What SRC or a manifest holds: samples of every shard, labels in stored order, mean sample size."""
-    raise UsageError(
-        "simulate does not read sources yet",
-        why=f"{', '.join(src)} would have to be scanned" + (f" for the field {label!r}" if label else ""),
-        remedy="give the numbers: -n SAMPLES --samples-per-shard M",
-    )
+def stored_labels(
+    src: Sequence[str], label: str | None, source: SourceOptions | None = None, rules: Rules | None = None, *,
+    jobs: int = 1, reporter: Reporter | None = None,
+) -> Stored:  # fmt: skip
+    """What SRC or a manifest holds: samples of every shard, labels in stored order, mean sample size.
+
+    A manifest whose index has the labels (or which nobody asks for labels) answers without its shards being read.
+    Raises UsageError and DataError as a scan does.
+    """
+    path = manifest_of(src)
+    manifest = None if path is None else read_manifest_file(path)
+    if path is not None and manifest is not None and label in (None, (manifest.labels or {}).get("field")):
+        shards, codes, classes = manifest.shard_samples, stored_codes(path, manifest), manifest.classes or ()
+        size = manifest.bytes
+    else:
+        wanted = replace(rules or Rules(), label=label)
+        found = scan(src, source, wanted, jobs=jobs, check_payload=False, reporter=reporter).index
+        shards = np.array([one.samples for one in found.sources], np.int64)
+        codes = None if found.label is None else found.label[0 : found.samples].astype(np.int32)
+        classes, size = found.classes, sum(one.bytes for one in found.sources)
+    names = tuple(printable(name) for name in classes)
+    if codes is not None and (codes < 0).any():
+        codes = np.where(codes < 0, len(names), codes).astype(np.int32)
+        names = (*names, "(no label)")
+    shards = shards[shards > 0]
+    repacked = manifest is not None and manifest.seed is not None and manifest.order == SHUFFLE
+    return Stored(shards, codes, names, size / int(shards.sum()), repacked)
 
 
 def described(samples: int, samples_per_shard: int | None, sample_bytes: int | None) -> Stored:
@@ -163,9 +189,15 @@ class Result:
 
 def chosen_shuffle(options: Options) -> Shuffle:
     """The loader's shuffle, with the kind of reader where it matters. Raises UsageError for an unknown name."""
-    if options.loader not in SHUFFLES:
-        raise UsageError(f"no loader {options.loader!r}", remedy=f"choose one of {', '.join(SHUFFLES)}")
-    return dali_shuffle(options.dali_reader) if options.loader == "dali" else SHUFFLES[options.loader]
+    if options.loader == "dali":
+        return dali_shuffle(options.dali_reader)
+    if options.loader in SHUFFLES:
+        return SHUFFLES[options.loader]
+    if options.loader in LOADERS:
+        shuffle: Shuffle | None = loader_class(options.loader)().shuffle
+        if shuffle is not None:
+            return shuffle
+    raise UsageError(f"no loader {options.loader!r} with a shuffle", remedy=f"choose one of {', '.join(SHUFFLES)}")
 
 
 def pipeline_of(options: Options, stored: Stored) -> Pipeline:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from ..base.ragged import Ragged
 from .index import I64, Index
@@ -71,7 +72,7 @@ def source_prefix(name: bytes) -> bytes:
     return stem + b"/"
 
 
-def first_repeated(keys: Ragged, hashes: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> tuple[int, int] | None:
+def first_repeated(keys: Ragged, hashes: npt.NDArray[np.uint64]) -> tuple[int, int] | None:
     """Numbers of two samples with equal keys, or None. `hashes`: a 64-bit hash of every key; only keys with equal
     hashes are compared."""
     order = np.argsort(hashes, kind="stable")

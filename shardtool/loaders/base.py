@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NoReturn
+from typing import ClassVar, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from ..base.errors import UsageError
+from ..mixing.shuffles import SHUFFLES, Shuffle
 from ..schedule.counts import Counts
 from ..schedule.schedule import Schedule
 from ..schedule.world import World
@@ -27,8 +28,7 @@ class Loader(ABC):
     unit        what the library divides: 'samples', 'shards' or 'splits'
     uses_workers  loader processes of a rank divide its data; otherwise a rank is one lane whatever
     `--workers`
-    shuffle     which buffer and which order of shards the library uses, for the mixing simulation; None: the
-                loader has no shuffle of its own. Subclasses may replace it by an attribute or a property.
+    shuffles    name in mixing.shuffles.SHUFFLES of the library's buffer and order of shards, or None
     resumes_exactly  a checkpoint of the loader goes on without a gap in every world that it accepts
     """
 
@@ -36,7 +36,7 @@ class Loader(ABC):
     release: ClassVar[str]
     unit: ClassVar[str] = "samples"
     uses_workers: ClassVar[bool] = True
-    shuffle: ClassVar[Any] = None
+    shuffles: ClassVar[str | None] = None
     resumes_exactly: ClassVar[bool] = False
 
     @classmethod
@@ -49,6 +49,11 @@ class Loader(ABC):
         """Field name -> the option of the command line: '--pad-last-batch'."""
         found = {f.name: f.metadata.get("flag", f.name) for f in fields(cls)}
         return "--" + str(found[name]).replace("_", "-")
+
+    @property
+    def shuffle(self) -> Shuffle | None:
+        """Which buffer and which order of shards the library uses; None: it has no shuffle of its own."""
+        return None if self.shuffles is None else SHUFFLES[self.shuffles]
 
     def lanes_per_rank(self, world: World) -> int:
         """Worker processes that divide a rank's data."""

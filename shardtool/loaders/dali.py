@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..base.cuts import floor_cut, floor_sizes
+from ..mixing import shuffles as mixing
 from ..schedule.counts import Counts
 from ..schedule.intervals import Intervals, circular
 from ..schedule.schedule import Reading, Schedule
@@ -46,6 +47,7 @@ class Dali(Loader):
     """Flags of the reader and of the iterator (`reader_name` given, one pipeline a rank, auto_reset)."""
 
     name: ClassVar[str] = "dali"
+    shuffles: ClassVar[str | None] = "dali"
     release: ClassVar[str] = "NVIDIA DALI 2.4.0"
     uses_workers: ClassVar[bool] = False
 
@@ -56,6 +58,11 @@ class Dali(Loader):
     random_shuffle: bool = False
     initial_fill: int = 1024
     dali_reader: Literal["file", "tfrecord", "webdataset", "mxnet"] = "tfrecord"
+
+    @property
+    def shuffle(self) -> mixing.Shuffle:
+        """By kind of reader: the file reader also shuffles its list."""
+        return mixing.dali(self.dali_reader)
 
     # -- rules -----------------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ class HuggingFace(Loader):
     the DataLoader's."""
 
     name: ClassVar[str] = "hf"
+    shuffles: ClassVar[str | None] = "hf-5.1"
     release: ClassVar[str] = "datasets 5.2.0"
     unit: ClassVar[str] = "shards"
 

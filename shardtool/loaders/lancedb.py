@@ -29,6 +29,7 @@ class LanceDB(Loader):
     """Flags of StreamingDataset; `drop_last` is the DataLoader's."""
 
     name: ClassVar[str] = "lancedb"
+    shuffles: ClassVar[str | None] = "lancedb"
     release: ClassVar[str] = "lancedb 0.40.0"
     unit: ClassVar[str] = "splits"
     resumes_exactly: ClassVar[bool] = True  # state_dict counts rows per split

@@ -32,6 +32,7 @@ class TFData(Loader):
     files, deterministic; cycle_length 1: one file after the other. drop_remainder: of batch()."""
 
     name: ClassVar[str] = "tfdata"
+    shuffles: ClassVar[str | None] = "tfdata"
     release: ClassVar[str] = "tensorflow 2.21.0"
     uses_workers: ClassVar[bool] = False
 

@@ -31,6 +31,7 @@ class TFRecord(Loader):
     DataLoader's."""
 
     name: ClassVar[str] = "tfrecord"
+    shuffles: ClassVar[str | None] = "torch"
     release: ClassVar[str] = "tfrecord 1.14.6"
 
     index: bool = True

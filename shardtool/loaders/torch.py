@@ -48,6 +48,7 @@ class Torch(Loader):
     """
 
     name: ClassVar[str] = "torch"
+    shuffles: ClassVar[str | None] = "torch"
     release: ClassVar[str] = "torch 2.13.0"
 
     split_over: Split = "lanes"
@@ -147,6 +148,7 @@ class TorchDistributed(Loader):
     """
 
     name: ClassVar[str] = "torch-distributed"
+    shuffles: ClassVar[str | None] = "full"
     release: ClassVar[str] = "torch 2.13.0"
 
     drop_last: bool = False

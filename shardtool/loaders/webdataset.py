@@ -32,6 +32,7 @@ class WebDataset(Loader):
     """
 
     name: ClassVar[str] = "webdataset"
+    shuffles: ClassVar[str | None] = "webdataset"
     release: ClassVar[str] = "webdataset 1.0.2"
     unit: ClassVar[str] = "shards"
 

@@ -36,7 +36,8 @@ def test_a_manifest_answers_without_its_shards(tmp_path):
 
 def test_floor_matrix(tmp_path):
     source = sorted_tars(tmp_path / "in", 3, 9)
-    facts = json.loads(shardtool("inspect", source, "--world-size", 4, "--epochs", 5, "--label", "cls", "--json").stdout)
+    run = shardtool("inspect", source, "--world-size", 4, "--epochs", 5, "--label", "cls", "--json")
+    facts = json.loads(run.stdout)
     sizes = np.diff([27 * k // 4 for k in range(5)])
     assert facts["without_rotation"] == sizes.tolist()
     for epoch in facts["epochs"]:

@@ -271,7 +271,7 @@ def test_out_inside_the_input_and_the_other_way_round(tmp_path, source):
 
 def test_closed_stdout_and_full_stderr_are_no_traceback(tmp_path, source):
     run = subprocess.run(
-        f"{sys.executable} -m shardtool repack {source} -o {tmp_path}/out | true; exit ${{PIPESTATUS[0]}}",
+        f"'{sys.executable}' -m shardtool repack {source} -o {tmp_path}/out | true; exit ${{PIPESTATUS[0]}}",
         shell=True, executable="/bin/bash", capture_output=True, text=True,
     )  # fmt: skip
     assert "Traceback" not in run.stderr

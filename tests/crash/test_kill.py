@@ -189,7 +189,7 @@ def test_a_signal_ends_in_order(tmp_path, number, status):
     command = [sys.executable, "-m", "shardtool", "repack", str(source), "--shards", "400", "--jobs", "2", "-o"]
     subprocess.run([*command, str(tmp_path / "reference")], check=True, capture_output=True)
     run = subprocess.Popen([*command, str(tmp_path / "out")], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    while not list((tmp_path / "out").glob("shard-*")):
+    while not list((tmp_path / "out").glob(".shardtool/shards/*[0-9]")):
         time.sleep(0.005)
     run.send_signal(number)
     out, err = run.communicate(timeout=20)
