@@ -37,10 +37,9 @@ def move(target: Raw, to: I64, source: Raw, at: I64, length: I64) -> None:
 
     `to` must ascend, and frames must not overlap in the target. Nothing but the frames is changed there.
     """
-    count = len(length)
-    if not count:
+    count, total = len(length), int(length.sum())
+    if not total:
         return
-    total = int(length.sum())
     if total > count * SLICES_FROM or count < 16:
         _by_slices(target, to, source, at, length)
         return
