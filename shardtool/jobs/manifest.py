@@ -18,8 +18,8 @@ import xxhash
 
 from ..base.errors import DataError, StateError, UsageError, printable
 from ..base.reporting import Reporter
-from ..disk.digests import digest_file
-from ..disk.engines.job import XXH3, SourceFile
+from ..disk.digests import XXH3, digest_file
+from ..disk.engines.job import SourceFile
 from ..disk.files import fsync_folder, publish, read_small, remove
 from ..disk.indexfile import MAGIC
 from ..disk.journal import FOLDER, Journal

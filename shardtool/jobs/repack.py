@@ -355,18 +355,18 @@ def _copy(folder: bytes, plan: _Plan, journal: Journal, reporter: Reporter) -> t
     receipts = journal.receipts()
     resumed = len(receipts)
     job = copy_job(plan.scan, plan.laid_out, plan.names, options, folder, journal.folder)
-    write = ENGINES[options.engine]
     reporter.stage("repack", int(layout.shard_bytes.sum()), "B")
     reporter.advance(sum(receipt.bytes for receipt in receipts.values()))
     missing = [shard for shard in range(layout.shards) if shard not in receipts]
+    with ENGINES[options.engine](job) as write:
 
-    def one(shard: int, advance: Any) -> Receipt:
-        receipt = write(job, shard, advance)
-        journal.write_receipt(receipt)
-        return receipt
+        def one(shard: int, advance: Any) -> Receipt:
+            receipt = write(shard, advance)
+            journal.write_receipt(receipt)
+            return receipt
 
-    for shard, receipt in run_tasks(one, missing, options.jobs, reporter.advance):
-        receipts[shard] = receipt
+        for shard, receipt in run_tasks(one, missing, options.jobs, reporter.advance):
+            receipts[shard] = receipt
     reporter.finish()
     return [receipts[shard] for shard in range(layout.shards)], resumed
 
