@@ -7,7 +7,6 @@ A framer is made for one shard. `plan` says which reads fill the buffer, `finish
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Protocol
 
 import crc32c
@@ -18,7 +17,9 @@ from ...base.errors import DataError
 from ...layout.frames import pad512, tar_heads
 from ...layout.index import I64, Runs
 from ..crc import mask, masked, masked_of_lengths
+from ..crcruns import first_wrong
 from ..formats.tfrecord import FOOT, FRAME, HEAD
+from ..lanes import words
 from ..writer import ShardWriter
 from .job import CopyJob, SourceFiles
 
@@ -53,28 +54,19 @@ class TFRecordFramer:
         return self._source, self._offset, np.diff(place), place[:-1]
 
     def finish(self, raw: Raw, view: memoryview, sources: SourceFiles) -> None:
-        start = self._place[:-1]
-        lengths = (np.diff(self._place) - FRAME).astype(np.uint64)
-        # the first twelve bytes of every frame, uint8[k, 12]
-        head = raw[start[:, None] + np.arange(HEAD)]
-        found = head[:, :8].copy().view("<u8")[:, 0]
+        start, size = self._place[:-1], np.diff(self._place) - FRAME
+        lengths = size.astype(np.uint64)
+        found = words(raw, "<u8")[start]
         self._require(found == lengths, "the length of a record changed since it was scanned")
-        sums = masked_of_lengths(lengths)
         if self._job.verify:
-            self._require(
-                head[:, 8:].copy().view("<u4")[:, 0] == sums, "the length checksum (CRC32C) of a record is wrong"
-            )
-            self._check_payloads(view)
+            wrong = first_wrong(raw, start, size)
+            if wrong is not None:
+                raise self._damage(f"the {wrong[1]} checksum (CRC32C) of a record is wrong", wrong[0])
         else:
+            sums = masked_of_lengths(lengths)
             raw[start[:, None] + np.arange(8, HEAD)] = sums.astype("<u4").view(np.uint8).reshape(-1, 4)
             for a, b in zip(start.tolist(), self._place[1:].tolist(), strict=True):
                 view[b - FOOT : b] = masked(view[a + HEAD : b - FOOT]).to_bytes(4, "little")
-
-    def _check_payloads(self, view: memoryview) -> None:
-        places = self._place.tolist()
-        for k, (a, b) in enumerate(pairwise(places)):
-            if masked(view[a + HEAD : b - FOOT]) != int.from_bytes(view[b - FOOT : b], "little"):
-                raise self._damage("the payload checksum (CRC32C) of a record is wrong", k)
 
     def _require(self, right: npt.NDArray[np.bool_], what: str) -> None:
         if not right.all():
