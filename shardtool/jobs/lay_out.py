@@ -21,7 +21,7 @@ from ..layout.order import SHUFFLE, Order
 from ..layout.order import SOURCE as SOURCE_ORDER
 
 STEP = 1 << 16
-CHUNK = 4 << 20
+CHUNK = (4 << 20) - 4096  # with the block that a buffer has besides: whole huge pages
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ def _write_shard(job: CopyJob, writer: ShardWriter, shard: int, advance: Advance
         _copy(job, sources, writer, lo, hi, advance)
         if layout.format == "tar":
             writer.write(bytes(int(tar_file_bytes(writer.bytes)) - writer.bytes))
+        writer.end()
+        index = write_index(job, shard)  # while the disk takes the last buffers
         digests = writer.finish()
     finally:
         writer.abort()
@@ -54,7 +56,6 @@ def _write_shard(job: CopyJob, writer: ShardWriter, shard: int, advance: Advance
     if writer.bytes != layout.shard_bytes[shard]:
         raise AssertionError(f"shard {shard} has {writer.bytes} bytes, the layout says {layout.shard_bytes[shard]}")
     name = job.names[shard]
-    index = write_index(job, shard)
     rename(temporary, job.out + b"/" + name.encode())
     return Receipt(
         shard=shard, name=name, samples=hi - lo, bytes=writer.bytes,
