@@ -103,6 +103,7 @@ def write_manifest(
     started = time.monotonic()
     target = _Target.of(path)
     inputs = resolve(sources, options.source, options.rules)
+    _refuse_compressed(inputs)
     names = shard_names(inputs, target.folder)
     exports = resolve_exports(options.exports, inputs.format)
     target.old(options.overwrite)
@@ -163,6 +164,15 @@ def is_manifest(path: str) -> bool:
     except (OSError, UnicodeDecodeError, DataError):
         return False
     return True
+
+
+def _refuse_compressed(inputs: Inputs) -> None:
+    """Offsets and indexes are places in a file, and loaders cannot start inside a compressed one."""
+    for number in inputs.compressed:
+        raise UsageError(
+            f"a manifest lists shards that can be read by position, this is {inputs.files[number].compression} data",
+            file=inputs.files[number].path, remedy="decompress it first, or write new shards with `shardtool repack`",
+        )  # fmt: skip
 
 
 def shard_names(inputs: Inputs, folder: bytes) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from ..disk.runners import run_tasks
 from ..disk.shardindex import FOLDER as INDEX_FOLDER
 from ..disk.shardindex import index_columns, index_name
 from ..disk.sources import Inputs, check_apart, resolve
+from ..disk.spool import Spool
 from ..layout.cost import Cost
 from ..layout.keys import NONE
 from ..layout.layout import shard_names
@@ -145,14 +146,18 @@ class _Plan:
     options: RepackOptions
 
 
-def _prepared(inputs: Inputs, options: RepackOptions, reporter: Reporter) -> tuple[_Plan, float]:
-    """Scan and lay out; and the seconds that the scan took."""
+def _prepared(
+    inputs: Inputs, options: RepackOptions, reporter: Reporter, spool: Spool | None = None
+) -> tuple[_Plan, float]:
+    """Scan and lay out; and the seconds that the scan took. Compressed sources are decoded into the spool, if any."""
     assert options.jobs and options.memory and options.format
     started = time.monotonic()
     # Payload checksums are checked on the copy, while they are in the processor's cache; a scan that must know
     # beforehand which records to leave out checks them itself.
     check = options.rules.on_corrupt != "error"
-    scan = scan_inputs(inputs, options.rules, jobs=options.jobs, check_payload=check, reporter=reporter)
+    scan = scan_inputs(
+        inputs, options.rules, jobs=options.jobs, check_payload=check, reporter=reporter, spool=spool
+    )
     seconds = time.monotonic() - started
     laid_out = lay_out(
         scan.index, options.limits, format=options.format, seed=options.seed, order=options.order,
@@ -175,7 +180,7 @@ def _refuse_early(folder: bytes, inputs: Inputs, options: RepackOptions) -> None
 
 def _run(folder: bytes, inputs: Inputs, options: RepackOptions, journal: Journal, reporter: Reporter) -> Result:
     """With the lock held: from the scan to the manifest."""
-    plan, scan_seconds = _prepared(inputs, options, reporter)
+    plan, scan_seconds = _prepared(inputs, options, reporter, Spool(journal.folder))
     job = _journal_facts(plan)
     found = _found(folder)
     what = state.decide(found, job, overwrite=options.overwrite, out=folder)
@@ -382,7 +387,7 @@ def copy_job(
         columns.update({"key": "|u1", "key_end": "<i8"})
     return CopyJob(
         layout=layout, index=index, keys=laid_out.keys, names=names, out=out, work=work,
-        sources=tuple(SourceFile(f.path, f.name, f.size, f.mtime_ns, f.inode) for f in scan.inputs.files),
+        sources=scan.source_files,
         verify=options.rules.verify, digests=options.digests, columns=columns, chunk=laid_out.chunk,
     )  # fmt: skip
 
