@@ -96,7 +96,7 @@ def source_options(function: Command) -> Command:
     return command
 
 
-_SOURCE_FIELDS = ("base", "from_", "label_from", "allow_incomplete")
+_SOURCE_FIELDS = ("base", "from_", "label_from", "allow_incomplete", "spool_limit")
 _RULE_FIELDS = (
     "on_corrupt", "on_duplicate", "on_unsafe_name", "group", "ignore_zeros", "ignore_trailing",
     "allow_case_collision", "require", "strict", "verify", "label",
@@ -136,6 +136,10 @@ def _source_options() -> list[Callable[[Command], Command]]:
         click.option("--ignore-zeros", is_flag=True, help="Read on behind an end-of-archive marker (tar -i)."),
         click.option(
             "--ignore-trailing", is_flag=True, help="Ignore what follows the end-of-archive marker."
+        ),
+        click.option(
+            "--spool-limit", type=Size(), metavar="SIZE",
+            help="What one compressed source may decode to.  [default: 100 times its size and 1 GiB]",
         ),
         click.option("--allow-incomplete", is_flag=True, help="Read sets X-00000-of-00010 with gaps."),
         click.option(

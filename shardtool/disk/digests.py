@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
-from .engines.job import SourceFile, new_digests
+import xxhash
 
+if TYPE_CHECKING:
+    from .engines.job import SourceFile
+
+XXH3 = "xxh3-128"
 PIECE = 4 << 20
 
 Advance = Callable[[int], None]
+
+
+class Digest(Protocol):
+    """What hashlib and xxhash objects have in common."""
+
+    def update(self, data: memoryview | bytes, /) -> None: ...
+
+    def hexdigest(self) -> str: ...
+
+
+def new_digests(algorithms: tuple[str, ...]) -> dict[str, Digest]:
+    """xxh3-128 and the named algorithms of hashlib."""
+    made: dict[str, Digest] = {XXH3: xxhash.xxh3_128()}
+    for algorithm in algorithms:
+        made[algorithm] = hashlib.new(algorithm, usedforsecurity=False)
+    return made
 
 
 def digest_file(file: SourceFile, algorithms: tuple[str, ...], advance: Advance) -> dict[str, str]:

@@ -29,9 +29,9 @@ def rename(temporary: bytes, final: bytes) -> None:
     fsync_folder(os.path.dirname(final) or b".")
 
 
-def create(path: bytes, mode: int = 0o666) -> int:
+def create(path: bytes, mode: int = 0o666, flags: int = 0) -> int:
     """A descriptor for a new file, replacing whatever a crashed run left under that (temporary) name."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | flags, mode)
 
 
 def write_all(fd: int, data: memoryview | bytes, offset: int | None = None) -> None:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..layout.frames import pad512, tar_head_bytes
-from ..layout.index import Index, windows
+from ..layout.index import I64, Index, windows
+from ..layout.keys import part_names
 from ..layout.layout import Layout
+from ..layout.rows import Rows, rows_of
 from .indexfile import IndexWriter
 
 if TYPE_CHECKING:
@@ -47,20 +49,73 @@ def _narrow(largest: int) -> str:
     return "<u4" if largest < 1 << 32 else "<i8"
 
 
+class ShardIndexWriter:
+    """The index of one shard, row after row in output order.
+
+    parts, key_bytes  how many there will be: they decide where the columns lie
+    """
+
+    def __init__(self, job: CopyJob, shard: int, parts: int, key_bytes: int) -> None:
+        samples = int(job.layout.cuts[shard + 1] - job.layout.cuts[shard])
+        count = {"key": key_bytes, "part_ext": parts, "part_offset": parts, "part_size": parts}
+        columns = {column: (dtype, count.get(column, samples)) for column, dtype in job.columns.items()}
+        self._name = index_name(job.names[shard])
+        self._path = job.out + b"/" + self._name.encode()
+        self._exts = job.index.exts
+        self._file = IndexWriter(job.temporary(shard, "index"), job.names[shard], columns, self._exts)
+        self._rows = self._bytes = self._parts = self._keys = 0
+
+    def put(self, rows: Rows) -> None:
+        """The next rows."""
+        put, at = self._file.put, self._rows
+        ends = np.cumsum(rows.length)
+        put("offset", at, ends - rows.length + self._bytes)
+        put("length", at, rows.length)
+        put("number", at, rows.ids)
+        if rows.label is not None:
+            put("label", at, rows.label)
+        if rows.keys is not None:
+            keys = rows.keys
+            put("key", self._keys, keys.data[keys.first[0] : keys.first[-1]])
+            put("key_end", at, keys.first[1:] - keys.first[0] + self._keys)
+            self._keys += rows.key_bytes
+        if rows.begin is not None:
+            self._put_parts(rows, rows.begin)
+        self._rows += len(rows)
+        self._bytes += int(ends[-1]) if len(ends) else 0
+
+    def _put_parts(self, rows: Rows, begin: I64) -> None:
+        put, at = self._file.put, self._parts
+        assert rows.keys is not None and rows.ext is not None and rows.size is not None
+        padded = pad512(rows.size)
+        head = tar_head_bytes(part_names(rows.keys, begin, rows.ext, self._exts))
+        put("part_end", self._rows, begin[1:] + at)
+        put("part_ext", at, rows.ext)
+        put("part_offset", at, np.cumsum(head + padded) - padded + self._bytes)
+        put("part_size", at, rows.size)
+        self._parts += rows.parts
+
+    def publish(self) -> str:
+        """Sync and rename; returns the name relative to the manifest."""
+        self._file.publish(self._path)
+        return self._name
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        self._file.close()
+
+
 def write_index(job: CopyJob, shard: int) -> str:
-    """Write and publish the index of one shard; returns its name relative to the manifest."""
-    name = job.names[shard]
+    """Write and publish the index of one shard from the columns; returns its name relative to the manifest."""
     lo, hi = int(job.layout.cuts[shard]), int(job.layout.cuts[shard + 1])
-    parts, key_bytes = _totals(job, lo, hi)
-    count = {"key": key_bytes, "part_ext": parts, "part_offset": parts, "part_size": parts}
-    columns = {column: (dtype, count.get(column, hi - lo)) for column, dtype in job.columns.items()}
-    writer = IndexWriter(job.temporary(shard, "index"), name, columns, job.index.exts)
+    writer = ShardIndexWriter(job, shard, *_totals(job, lo, hi))
     try:
-        _fill(job, writer, lo, hi)
-        writer.publish(job.out + b"/" + index_name(name).encode())
+        for a, b in windows(hi - lo, STEP):
+            ids, place = job.layout.window(lo + a, lo + b)
+            writer.put(rows_of(job.index, job.keys, ids, np.diff(place)))
+        return writer.publish()
     finally:
         writer.close()
-    return index_name(name)
 
 
 def _totals(job: CopyJob, lo: int, hi: int) -> tuple[int, int]:
@@ -73,30 +128,3 @@ def _totals(job: CopyJob, lo: int, hi: int) -> tuple[int, int]:
         if "key" in job.columns:
             key_bytes += len(job.keys.take(ids).data)
     return parts, key_bytes
-
-
-def _fill(job: CopyJob, writer: IndexWriter, lo: int, hi: int) -> None:
-    parts_before = keys_before = 0
-    for a, b in windows(hi - lo, STEP):
-        ids, place = job.layout.window(lo + a, lo + b)
-        writer.put("offset", a, place[:-1])
-        writer.put("length", a, np.diff(place))
-        writer.put("number", a, ids)
-        if job.index.label is not None:
-            writer.put("label", a, job.index.label.take(ids))
-        if "key" in job.columns:
-            keys = job.keys.take(ids)
-            writer.put("key", keys_before, keys.data)
-            writer.put("key_end", a, keys.first[1:] + keys_before)
-            keys_before += len(keys.data)
-        if job.index.ext is not None:
-            parts, begin = job.index.parts_of(ids)
-            size = job.index.size.take(parts)
-            head = tar_head_bytes(job.keys.part_names(ids, parts, begin))
-            frame = head + pad512(size)
-            body = np.cumsum(frame) - pad512(size) + place[0]
-            writer.put("part_end", a, begin[1:] + parts_before)
-            writer.put("part_ext", parts_before, job.index.ext.take(parts))
-            writer.put("part_offset", parts_before, body)
-            writer.put("part_size", parts_before, size)
-            parts_before += len(parts)

@@ -14,9 +14,10 @@ import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ..base.errors import DataError, StateError, UsageError, printable
+from ..base.errors import DataError, HostError, StateError, UsageError, printable
 from ..layout.manifest import decode_name
 from ..layout.rules import Rules
+from . import decode
 from .arguments import Path, expand, unreachable
 from .claims import check_sets, claims, format_of_name, is_junk, is_junk_folder, worth_opening
 from .formats import sniff
@@ -28,8 +29,11 @@ HEAD = 1024
 # Size up to which a JSON file is read: a shard set of 10^6 shards has a manifest of about 200 MB.
 MANIFEST_LIMIT = 1 << 30
 
+# What the content of a compressed file may come to, unless --spool-limit says: times its size, plus.
+RATIO, SLACK = 100, 1 << 30
+
 _WORDS = {"tar": "a tar archive", "tfrecord": "a TFRecord file", None: "a shard"}
-_DAMAGED = {"tar": "archives_damaged", "tfrecord": "files_damaged", None: "files_damaged"}
+DAMAGED = {"tar": "archives_damaged", "tfrecord": "files_damaged", None: "files_damaged"}
 
 Source = str | bytes | os.PathLike[str]
 
@@ -43,6 +47,7 @@ class SourceOptions:
     label_from        'dir': the first folder below SRC gives the label
     allow_incomplete  read shard sets that lack members
     strict            warnings of policy become errors
+    spool_limit       bytes that the content of one compressed file may come to; None: 100 times its size and 1 GiB
     """
 
     base: str | None = None
@@ -50,6 +55,7 @@ class SourceOptions:
     label_from: str | None = None
     allow_incomplete: bool = False
     strict: bool = False
+    spool_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +64,12 @@ class Input:
 
     path         absolute, to open it
     name         relative to the base, '/' between folders: for order, messages and the manifest
-    format       'tar' or 'tfrecord'
-    size         bytes; 0 is possible
+    format       'tar' or 'tfrecord'; of a compressed file its content's
+    size         bytes of the file; 0 is possible
     mtime_ns, inode  to notice a change during a run
-    compression  None, or how the file is compressed
+    compression  None, or how the file is compressed: 'gzip', 'zlib', 'zstd', 'bz2', 'xz'
     linked       the file was reached by a symbolic link to it
+    limit        bytes that the content of a compressed file may come to
     """
 
     path: bytes
@@ -73,6 +80,7 @@ class Input:
     inode: int
     compression: str | None = None
     linked: bool = False
+    limit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,11 @@ class Inputs:
         return self.files[0].format
 
     @property
+    def compressed(self) -> list[int]:
+        """Numbers of the files that are compressed."""
+        return [number for number, one in enumerate(self.files) if one.compression]
+
+    @property
     def total_bytes(self) -> int:
         """Size of all files together."""
         return sum(one.size for one in self.files)
@@ -107,7 +120,11 @@ class Inputs:
 
 @dataclass(slots=True)
 class _Found:
-    """A file on its way to become an Input. `unknown`: the head of a file of no known format."""
+    """A file on its way to become an Input.
+
+    unknown  the head of a file of no known format; of a compressed file, of its content
+    error    what keeps the head of a compressed file from being decoded
+    """
 
     path: bytes
     size: int
@@ -121,6 +138,7 @@ class _Found:
     compression: str | None = None
     blank: bool = False
     unknown: bytes | None = None
+    error: DataError | HostError | None = None
 
 
 @dataclass
@@ -195,13 +213,6 @@ def _refuse_sample_folder(folder: bytes, count: int, example: bytes) -> None:
     )  # fmt: skip
 
 
-def _refuse_compressed(one: _Found) -> None:
-    raise UsageError(
-        f"compressed sources are not supported yet: this is {one.compression} data", file=one.path,
-        remedy="decompress it first and give the result",
-    )  # fmt: skip
-
-
 def _refuse_mixed(by_format: dict[str, bytes]) -> None:
     names = " and ".join(f"{printable(name)} ({kind})" for kind, name in sorted(by_format.items()))
     raise UsageError(
@@ -233,7 +244,7 @@ def _collect(named: Path, options: SourceOptions, into: _Collected) -> None:
     elif stat.S_ISREG(mode):
         found = _examine(absolute, linked=os.path.islink(absolute), explicit=True)
         shards = None
-        if found.unknown and found.unknown.lstrip()[:1] == b"{":
+        if found.unknown and not found.compression and found.unknown.lstrip()[:1] == b"{":
             shards = _manifest_shards(absolute, found.size)
         if shards is None:
             into.files.append(found)
@@ -368,12 +379,30 @@ def _examine(path: bytes, *, linked: bool, explicit: bool) -> _Found:
     elif sniff.looks_like_tar(head):
         found.format = "tar"
     else:
-        found.compression = sniff.compression_of(head)
-        if found.compression == "zlib" and sniff.first_words(head):
-            found.compression = None  # two bytes of a text can pass for a zlib header
-        if not found.compression:
-            found.unknown = head
+        _look_inside(found, head)
     return found
+
+
+def _look_inside(found: _Found, head: bytes) -> None:
+    """Say what a compressed file holds; what is not compressed is unknown."""
+    kind = sniff.compression_of(head)
+    if kind is None:
+        found.unknown = head
+        return
+    with host(found.path):
+        inner, error = decode.head(found.path, kind, HEAD)
+    if sniff.looks_like_tfrecord(inner):
+        found.format = "tfrecord"
+    elif sniff.looks_like_tar(inner):
+        found.format = "tar"
+    elif error is None and not inner.strip(b"\0"):
+        found.blank = True
+    elif kind == "zlib":
+        found.unknown = head  # its two bytes of header prove nothing
+        return
+    else:
+        found.unknown, found.error = inner, error
+    found.compression = kind
 
 
 # -- what becomes of every file ------------------------------------------------------------------------------
@@ -395,20 +424,18 @@ def _decide(
         if one.format is None and one.explicit and is_junk(base) and len(named) > 1:
             collected.ignored.append(("files", one.path))  # a side file caught by a pattern of the shell
             continue
-        if one.compression:
-            _refuse_compressed(one)
         if options.from_ and one.format not in (None, options.from_):
             raise DataError(
                 f"not {_WORDS[options.from_]}, but {_WORDS[one.format]}", file=one.path,
                 remedy=f"leave out --from {options.from_}, or the file",
             )  # fmt: skip
         kind = one.format or options.from_ or format_of_name(base) or siblings.format(name)
-        if one.unknown is not None and not _left_to_scan(one.unknown, kind, options, rules):
+        if one.unknown is not None and not _left_to_scan(one, kind, options, rules):
             error = _no_shard(one, kind)
             if rules.on_corrupt == "error":
                 raise error
             dropped.append(name)
-            findings.dropped[_DAMAGED[kind]] += 1
+            findings.dropped[DAMAGED[kind]] += 1
             findings.warnings.append(f"{printable(name)} is left out: {error.what}")
         elif kind is None:
             raise DataError(
@@ -417,7 +444,10 @@ def _decide(
                 file=one.path, remedy="give --from tar or --from tfrecord, or name files that are not empty",
             )  # fmt: skip
         else:
-            files.append(Input(one.path, name, kind, one.size, one.mtime_ns, one.inode, None, one.linked))
+            limit = (options.spool_limit or RATIO * one.size + SLACK) if one.compression else None
+            files.append(
+                Input(one.path, name, kind, one.size, one.mtime_ns, one.inode, one.compression, one.linked, limit)
+            )
     by_format = {one.format: one.name for one in reversed(files)}
     if len(by_format) > 1:
         _refuse_mixed(by_format)
@@ -440,10 +470,15 @@ class _Siblings:
         return next(iter(formats)) if len(formats) == 1 else None
 
 
-def _left_to_scan(head: bytes, kind: str | None, options: SourceOptions, rules: Rules) -> bool:
+def _left_to_scan(one: _Found, kind: str | None, options: SourceOptions, rules: Rules) -> bool:
     """Whether a file of no known content is given to the scan of its kind, which reads past damage."""
+    head = one.unknown or b""
+    if isinstance(one.error, HostError):
+        raise one.error
     if kind is None:
         return False
+    if one.error is not None:
+        return rules.on_corrupt != "error"
     if rules.on_corrupt == "resync":
         return True
     if sniff.what_is(head) is not None:
@@ -452,6 +487,10 @@ def _left_to_scan(head: bytes, kind: str | None, options: SourceOptions, rules: 
 
 
 def _no_shard(one: _Found, kind: str | None) -> DataError:
+    if isinstance(one.error, DataError):
+        return one.error
+    if one.compression:
+        return _no_shard_inside(one, kind)
     head = one.unknown or b""
     why = "it was named as a source" if one.explicit else "its name claims that it is a shard"
     if sniff.what_is(head) is None and kind is not None:
@@ -462,6 +501,15 @@ def _no_shard(one: _Found, kind: str | None) -> DataError:
     return DataError(
         sniff.not_a(_WORDS[kind], head), file=one.path, offset=0, why=why,
         remedy="fetch the file again, leave it out of SRC, or give --on-corrupt skip",
+    )  # fmt: skip
+
+
+def _no_shard_inside(one: _Found, kind: str | None) -> DataError:
+    head = one.unknown or b""
+    why = "what one decompression gives is looked at" if sniff.compression_of(head) else None
+    return DataError(
+        f"what this {one.compression} data holds is {sniff.not_a(_WORDS[kind], head)}", file=one.path, why=why,
+        remedy="decompress it and give the result, leave it out of SRC, or give --on-corrupt skip",
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..base.errors import UsageError, printable
 from ..base.reporting import Reporter
-from ..disk.formats import scan_file
+from ..disk.content import content_of, scan_content
 from ..disk.payloads import sample_digests
 from ..disk.runners import Advance, run_tasks
 from ..disk.sources import Input
@@ -84,8 +84,9 @@ def same_format(ours: Sequence[Input], theirs: Sequence[Input]) -> None:
 
 def _digests(side: Side, number: int) -> U8:
     file = side.files[number]
-    scanned = scan_file(file.format, file.path, file.name, side.rules, check_payload=not side.payload_checked)
-    return sample_digests(file.path, file.name, scanned)
+    content = content_of(file, side.rules)
+    scanned = scan_content(file, content, side.rules, check_payload=not side.payload_checked)
+    return sample_digests(content.path, file.name, scanned)
 
 
 def _marks(side: Side, jobs: int, reporter: Reporter, label: str) -> list[U64]:
@@ -123,7 +124,7 @@ def _locate(side: Side, marks: list[U64], wanted: U64) -> tuple[tuple[str, int, 
 
 def _names(side: Side, number: int, samples: list[int]) -> list[tuple[str, int, str]]:
     file = side.files[number]
-    scanned = scan_file(file.format, file.path, file.name, side.rules, check_payload=False)
+    scanned = scan_content(file, content_of(file, side.rules), side.rules, check_payload=False)
     named = []
     for at in samples:
         part = at if scanned.first is None else int(scanned.first[at])

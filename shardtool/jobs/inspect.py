@@ -16,9 +16,11 @@ import xxhash
 from ..base.errors import printable
 from ..base.ragged import Ragged
 from ..base.reporting import Reporter
+from ..disk.content import first_bytes
 from ..disk.files import read_small
 from ..disk.formats.tar.extensions import first_name, name_carriers
 from ..disk.formats.tfrecord import FRAME
+from ..disk.packed import Packed
 from ..disk.sideindex import SideIndex, check_components, check_spans
 from ..disk.sources import Input, Inputs, SourceOptions, resolve, side_indexes
 from ..layout.index import Index
@@ -35,6 +37,8 @@ I64 = npt.NDArray[np.int64]
 
 # Extension headers that are looked into; more are not, and counts say "at least".
 LOOKED_INTO = 1 << 17
+# The same for headers of a compressed source: those in the first bytes of its content.
+UNPACKED = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,7 @@ def _counts(scan: Scan) -> Inspected:
     records = index.ext is None
     fields: dict[str, dict[str, Any]] = {}
     if records and not (size[:SAMPLED] >= MESSAGE_LIMIT).any():  # such a record is no message, and fills the memory
-        fields.update(tfrecord_fields_sample([file.path for file in files], index))
+        fields.update(tfrecord_fields_sample(scan.content, index))
     elif not records:
         fields.update(fields_of(index))
     sampled = next((int(facts["sampled"]) for facts in fields.values()), SAMPLED) if records else None
@@ -237,7 +241,7 @@ def _hashes(keys: Ragged) -> npt.NDArray[np.uint64]:
 
 def _headers(scan: Scan) -> list[Caught]:
     """What only the headers in the files say: where a long name stands, a leading './'."""
-    index, files = scan.index, scan.inputs.files
+    index = scan.index
     assert index.first is not None
     first = index.first[0 : index.samples + 1]
     offset, head = index.offset[0 : len(index.offset)], index.head[0 : len(index.head)]
@@ -252,16 +256,19 @@ def _headers(scan: Scan) -> list[Caught]:
         if len(names.setdefault(trap, [])) < NAMED:
             names[trap].append(example)
 
-    for number, file in enumerate(files):
+    for number, path in enumerate(scan.content):
         lo, hi = int(source_part[number]), int(source_part[number + 1])
         if lo == hi:
             continue
-        fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = first_bytes(path, UNPACKED)
         try:
             if (name := first_name(fd, int(offset[lo]) + max(0, int(head[lo]) - 512))).startswith(b"./"):
                 hit("dot_slash", name)
             a, b = np.searchsorted(wanted, (lo, hi))
             for part in wanted[a:b].tolist():
+                if isinstance(path, Packed) and offset[part] + head[part] > UNPACKED:
+                    more = True
+                    break
                 for trap in name_carriers(fd, int(offset[part]), int(head[part])):
                     hit(trap, member_name(index, first, part))
         finally:

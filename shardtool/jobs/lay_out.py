@@ -11,6 +11,7 @@ from ..base.errors import DataError, UsageError
 from ..base.ragged import Ragged
 from ..base.units import show_size
 from ..disk.formats.tfrecord import FRAME
+from ..disk.writer import buffers_bytes
 from ..layout.cost import Cost, gather_cost
 from ..layout.frames import pad512, tar_file_bytes, tar_head_bytes
 from ..layout.index import I64, Index, windows
@@ -20,7 +21,7 @@ from ..layout.order import SHUFFLE, Order
 from ..layout.order import SOURCE as SOURCE_ORDER
 
 STEP = 1 << 16
-CHUNK = 4 << 20
+CHUNK = (4 << 20) - 4096  # with the block that a buffer has besides: whole huge pages
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,9 @@ def lay_out(
     cuts = shard_cuts(index.samples, shards)
     layout = Layout(format, made, ids, end, cuts, file_bytes(contents(end, cuts)))
     chunk = min(CHUNK, max(1 << 16, memory // (8 * jobs)) // 4096 * 4096)
-    cost = gather_cost(index, layout, jobs=jobs, chunk=chunk, sources=len(index.sources))
+    cost = gather_cost(
+        index, layout, jobs=jobs, chunk=chunk, buffers=buffers_bytes(chunk), sources=len(index.sources)
+    )
     if cost.peak_ram_bytes > memory:
         raise UsageError(
             f"the job needs {show_size(cost.peak_ram_bytes)}, --memory allows {show_size(memory)}",

@@ -19,8 +19,8 @@ import xxhash
 
 from ..base.errors import DataError, StateError, UsageError, printable
 from ..base.reporting import Reporter
-from ..disk.digests import digest_file
-from ..disk.engines.job import XXH3, SourceFile
+from ..disk.digests import XXH3, digest_file
+from ..disk.engines.job import SourceFile
 from ..disk.files import fsync_folder, publish, read_small, remove
 from ..disk.indexfile import MAGIC
 from ..disk.journal import FOLDER, Journal
@@ -106,6 +106,7 @@ def write_manifest(
     started = time.monotonic()
     target = _Target.of(path)
     inputs = resolve(sources, options.source, options.rules)
+    _refuse_compressed(inputs)
     names = shard_names(inputs, target.folder)
     exports = resolve_exports(options.exports, inputs.format)
     old = target.old(options.overwrite)
@@ -180,6 +181,15 @@ def is_manifest(path: str) -> bool:
     except (OSError, UnicodeDecodeError, DataError):
         return False
     return True
+
+
+def _refuse_compressed(inputs: Inputs) -> None:
+    """Offsets and indexes are places in a file, and loaders cannot start inside a compressed one."""
+    for number in inputs.compressed:
+        raise UsageError(
+            f"a manifest lists shards that can be read by position, this is {inputs.files[number].compression} data",
+            file=inputs.files[number].path, remedy="decompress it first, or write new shards with `shardtool repack`",
+        )  # fmt: skip
 
 
 def shard_names(inputs: Inputs, folder: bytes) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from ..disk.runners import run_tasks
 from ..disk.shardindex import FOLDER as INDEX_FOLDER
 from ..disk.shardindex import index_columns, index_name
 from ..disk.sources import Inputs, check_apart, resolve
+from ..disk.spool import Spool
 from ..layout.cost import Cost
 from ..layout.keys import NONE
 from ..layout.layout import shard_names
@@ -145,14 +146,18 @@ class _Plan:
     options: RepackOptions
 
 
-def _prepared(inputs: Inputs, options: RepackOptions, reporter: Reporter) -> tuple[_Plan, float]:
-    """Scan and lay out; and the seconds that the scan took."""
+def _prepared(
+    inputs: Inputs, options: RepackOptions, reporter: Reporter, spool: Spool | None = None
+) -> tuple[_Plan, float]:
+    """Scan and lay out; and the seconds that the scan took. Compressed sources are decoded into the spool, if any."""
     assert options.jobs and options.memory and options.format
     started = time.monotonic()
     # Payload checksums are checked on the copy, while they are in the processor's cache; a scan that must know
     # beforehand which records to leave out checks them itself.
     check = options.rules.on_corrupt != "error"
-    scan = scan_inputs(inputs, options.rules, jobs=options.jobs, check_payload=check, reporter=reporter)
+    scan = scan_inputs(
+        inputs, options.rules, jobs=options.jobs, check_payload=check, reporter=reporter, spool=spool
+    )
     seconds = time.monotonic() - started
     laid_out = lay_out(
         scan.index, options.limits, format=options.format, seed=options.seed, order=options.order,
@@ -175,7 +180,7 @@ def _refuse_early(folder: bytes, inputs: Inputs, options: RepackOptions) -> None
 
 def _run(folder: bytes, inputs: Inputs, options: RepackOptions, journal: Journal, reporter: Reporter) -> Result:
     """With the lock held: from the scan to the manifest."""
-    plan, scan_seconds = _prepared(inputs, options, reporter)
+    plan, scan_seconds = _prepared(inputs, options, reporter, Spool(journal.folder))
     job = _journal_facts(plan)
     found = _found(folder)
     what = state.decide(found, job, overwrite=options.overwrite, out=folder)
@@ -357,18 +362,18 @@ def _copy(folder: bytes, plan: _Plan, journal: Journal, reporter: Reporter) -> t
     receipts = journal.receipts()
     resumed = len(receipts)
     job = copy_job(plan.scan, plan.laid_out, plan.names, options, folder, journal.folder)
-    write = ENGINES[options.engine]
     reporter.stage("repack", int(layout.shard_bytes.sum()), "B")
     reporter.advance(sum(receipt.bytes for receipt in receipts.values()))
     missing = [shard for shard in range(layout.shards) if shard not in receipts]
+    with ENGINES[options.engine](job) as write:
 
-    def one(shard: int, advance: Any) -> Receipt:
-        receipt = write(job, shard, advance)
-        journal.write_receipt(receipt)
-        return receipt
+        def one(shard: int, advance: Any) -> Receipt:
+            receipt = write(shard, advance)
+            journal.write_receipt(receipt)
+            return receipt
 
-    for shard, receipt in run_tasks(one, missing, options.jobs, reporter.advance):
-        receipts[shard] = receipt
+        for shard, receipt in run_tasks(one, missing, options.jobs, reporter.advance):
+            receipts[shard] = receipt
     reporter.finish()
     return [receipts[shard] for shard in range(layout.shards)], resumed
 
@@ -384,7 +389,7 @@ def copy_job(
         columns.update({"key": "|u1", "key_end": "<i8"})
     return CopyJob(
         layout=layout, index=index, keys=laid_out.keys, names=names, out=out, work=work,
-        sources=tuple(SourceFile(f.path, f.name, f.size, f.mtime_ns, f.inode) for f in scan.inputs.files),
+        sources=scan.source_files,
         verify=options.rules.verify, digests=options.digests, columns=columns, chunk=laid_out.chunk,
     )  # fmt: skip
 
@@ -429,7 +434,7 @@ def _fields(plan: _Plan) -> dict[str, dict[str, Any]]:
     """Fields of tar members; of records, what the first thousand show."""
     if plan.laid_out.layout.format == "tar":
         return {**fields_of(plan.scan.index)}
-    return {**tfrecord_fields_sample([file.path for file in plan.scan.inputs.files], plan.scan.index)}
+    return {**tfrecord_fields_sample(plan.scan.content, plan.scan.index)}
 
 
 def _facts(plan: _Plan) -> dict[str, Any]:

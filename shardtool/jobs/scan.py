@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -11,26 +12,45 @@ import numpy.typing as npt
 from ..base.errors import DataError, UsageError
 from ..base.ragged import Ragged
 from ..base.reporting import Reporter
-from ..disk.formats import scan_file
+from ..disk.content import Content, content_of, scan_content
+from ..disk.engines.job import SourceFile
+from ..disk.packed import Packed
 from ..disk.runners import Advance, run_tasks
 from ..disk.scanned import Findings, Scanned
 from ..disk.sources import Input, Inputs, SourceOptions, resolve
+from ..disk.spool import Spool
 from ..layout.index import I64, Index, Runs, Source
 from ..layout.rules import Rules
 
 
 @dataclass(frozen=True)
 class Scan:
-    """An input and what it holds."""
+    """An input and what it holds.
+
+    content  paths where the content of every source is read, in order: of the source itself, of its spool file, or
+             (without a spool) a Packed one
+    """
 
     inputs: Inputs
     index: Index
     findings: Findings
+    content: tuple[bytes, ...]
 
     @property
     def format(self) -> str:
         """The one format of all sources."""
         return self.inputs.files[0].format
+
+    @property
+    def source_files(self) -> tuple[SourceFile, ...]:
+        """What engines read: sources as they were when they were resolved, or the spool files as they are."""
+        return tuple(_source_file(*pair) for pair in zip(self.inputs.files, self.content, strict=True))
+
+    @property
+    def unpacked_bytes(self) -> int:
+        """Content of the compressed sources: what their spool holds or would hold."""
+        sizes = (self.content[number] for number in self.inputs.compressed)
+        return sum(path.size if isinstance(path, Packed) else os.stat(path).st_size for path in sizes)
 
 
 def scan(
@@ -47,26 +67,31 @@ def scan(
     Raises UsageError (no such file, contradicting options), DataError (damage, policies, no sample at all).
     """
     return scan_inputs(
-        resolve(sources, options or SourceOptions()), rules or Rules(),
+        resolve(sources, options or SourceOptions(), rules or Rules()), rules or Rules(),
         jobs=jobs, check_payload=check_payload, reporter=reporter or Reporter(),
     )  # fmt: skip
 
 
-def scan_inputs(inputs: Inputs, rules: Rules, *, jobs: int, check_payload: bool, reporter: Reporter) -> Scan:
-    """The same for sources that are found already."""
-    found: dict[int, Scanned] = {}
+def scan_inputs(
+    inputs: Inputs, rules: Rules, *, jobs: int, check_payload: bool, reporter: Reporter, spool: Spool | None = None
+) -> Scan:
+    """The same for sources that are found already. Compressed ones are decoded into the spool, or, without one, on
+    the way and once more for whoever reads them again."""
+    contents = _spooled(inputs, rules, jobs, reporter, spool)
+    found: dict[int, tuple[Scanned, bytes]] = {}
     reporter.stage("scan", sum(file.size for file in inputs.files), "B")
 
-    def one(number: int, advance: Advance) -> Scanned:
+    def one(number: int, advance: Advance) -> tuple[Scanned, bytes]:
         file = inputs.files[number]
-        scanned = scan_file(file.format, file.path, file.name, rules, check_payload=check_payload)
+        content = contents[number] if contents else content_of(file, rules)
+        scanned = scan_content(file, content, rules, check_payload=check_payload)
         advance(file.size)
-        return scanned
+        return scanned, content.path
 
-    for number, scanned in run_tasks(one, _largest_first(inputs.files), jobs, reporter.advance):
-        found[number] = scanned
+    for number, result in run_tasks(one, _largest_first(inputs.files), jobs, reporter.advance):
+        found[number] = result
     reporter.finish()
-    parts = [found[number] for number in range(len(inputs.files))]
+    parts = [found[number][0] for number in range(len(inputs.files))]
     findings = Findings()
     findings.add(inputs.findings)
     for part in parts:
@@ -80,7 +105,27 @@ def scan_inputs(inputs: Inputs, rules: Rules, *, jobs: int, check_payload: bool,
     _require_label(index, rules)
     for text in [*findings.warnings, *findings.sentences()]:
         reporter.warn(text)
-    return Scan(inputs, index, findings)
+    return Scan(inputs, index, findings, tuple(found[number][1] for number in range(len(inputs.files))))
+
+
+def _spooled(
+    inputs: Inputs, rules: Rules, jobs: int, reporter: Reporter, spool: Spool | None
+) -> list[Content] | None:
+    """Contents by way of the spool, if there is one and need for it."""
+    packed = inputs.compressed
+    if spool is None or not packed:
+        return None
+    reporter.stage("decompress", sum(inputs.files[number].size for number in packed), "B")
+    contents = spool.fill(inputs.files, rules, jobs, reporter.advance)
+    reporter.finish()
+    return contents
+
+
+def _source_file(file: Input, content: bytes) -> SourceFile:
+    if file.compression is None or isinstance(content, Packed):
+        return SourceFile(file.path, file.name, file.size, file.mtime_ns, file.inode)
+    there = os.stat(content)
+    return SourceFile(content, file.name, there.st_size, there.st_mtime_ns, there.st_ino)
 
 
 def _largest_first(files: Sequence[Input]) -> list[int]:

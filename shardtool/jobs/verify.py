@@ -17,9 +17,9 @@ from ..base.errors import DataError, UsageError, printable
 from ..base.ragged import Ragged
 from ..base.reporting import Reporter
 from ..disk.claims import claims, is_junk
+from ..disk.content import content_of, scan_content
 from ..disk.exports import EXPORTS
 from ..disk.files import read_small
-from ..disk.formats import scan_file
 from ..disk.indexfile import ShardIndex
 from ..disk.journal import FOLDER as WORK_FOLDER
 from ..disk.readers import READERS
@@ -251,7 +251,8 @@ class _Bare(_Work):
     def _check(self, file: Input, readers: tuple[str, ...]) -> Checked:
         name, checked = printable(file.name), Checked(bytes=file.size)
         try:
-            scanned = scan_file(file.format, file.path, file.name, self.options.rules, check_payload=True)
+            content = content_of(file, self.options.rules)
+            scanned = scan_content(file, content, self.options.rules, check_payload=True)
         except DataError as error:
             checked.findings.put(Finding.of(error, name))
             return checked
@@ -259,6 +260,9 @@ class _Bare(_Work):
         checked.notes = [*scanned.findings.warnings, *scanned.findings.sentences()]
         for reason, count in scanned.findings.dropped.items():
             checked.findings.add(name, f"{count:,} {reason.replace('_', ' ')} dropped for damage")
+        if readers and file.compression:
+            checked.notes.append(f"{name} is compressed: it was not opened with {', '.join(readers)}")
+            readers = ()
         for reader in readers:
             checked.readers[reader] = check_reader(reader, file.path, name, scanned, checked.findings)
         return checked

@@ -14,7 +14,7 @@ import xxhash
 
 from ..base.errors import DataError, printable
 from ..base.ragged import Ragged
-from ..disk.engines.job import XXH3
+from ..disk.digests import XXH3
 from ..disk.formats import scan_file
 from ..disk.formats.tar.names import strip_dot_slash
 from ..disk.formats.tfrecord import FRAME

@@ -44,15 +44,19 @@ def columns_bytes(index: Index, layout: Layout) -> int:
 _SCRATCH_A_PART = {"tfrecord": 120, "tar": 900}
 
 
-def gather_cost(index: Index, layout: Layout, *, jobs: int, chunk: int, sources: int) -> Cost:
-    """One pass: every frame is read where it lies, every shard written from its first byte to its last."""
+def gather_cost(index: Index, layout: Layout, *, jobs: int, chunk: int, buffers: int, sources: int) -> Cost:
+    """One pass: every frame is read where it lies, every shard written from its first byte to its last.
+
+    chunk    bytes of frames that are made at a time
+    buffers  bytes of all output buffers of a process
+    """
     written = int(layout.shard_bytes.sum())
     parts = len(index.offset)
     mean = max(1, written // max(parts, 1))
     window_parts = min(parts, chunk // mean + 1)
     columns = columns_bytes(index, layout)
     # the sort of the order holds the packed keys beside the ids; before the workers start
-    scratch = max(24 * layout.samples, jobs * (chunk + window_parts * _SCRATCH_A_PART[layout.format]))
+    scratch = max(24 * layout.samples, jobs * (buffers + window_parts * _SCRATCH_A_PART[layout.format]))
     return Cost(
         engine="gather", passes=1, read_bytes=sum(s.bytes for s in index.sources), written_bytes=written,
         temporary_bytes=0, seeks=layout.samples, peak_ram_bytes=columns + scratch,

@@ -43,11 +43,15 @@ class OutputKeys:
 
     def part_names(self, ids: I64, parts: I64, begin: I64) -> Ragged:
         """'<key>.<field>' of every part of the samples `ids`; `parts` and `begin` as Index.parts_of gives them."""
-        index = self.index
-        assert index.ext is not None
-        rows = np.repeat(np.arange(len(ids), dtype=np.int64), np.diff(begin))
-        exts = Ragged.of(b"." + ext for ext in index.exts)
-        return Ragged.glue(self.take(ids).take(rows), exts.take(index.ext.take(parts).astype(np.int64)))
+        assert self.index.ext is not None
+        return part_names(self.take(ids), begin, self.index.ext.take(parts), self.index.exts)
+
+
+def part_names(keys: Ragged, begin: I64, ext: npt.NDArray[np.uint32], exts: tuple[bytes, ...]) -> Ragged:
+    """'<key>.<field>' of every part; part k has field exts[ext[k]]."""
+    rows = np.repeat(np.arange(len(keys), dtype=np.int64), np.diff(begin))
+    fields = Ragged.of(b"." + name for name in exts)
+    return Ragged.glue(keys.take(rows), fields.take(ext.astype(np.int64)))
 
 
 def ordinals(ids: I64, samples: int) -> Ragged:

@@ -41,6 +41,7 @@ def test_defaults_are_those_of_the_library():
         (["--ignore-zeros", "--ignore-trailing"], {}, {"ignore_zeros": True, "ignore_trailing": True}),
         (["--allow-case-collision"], {}, {"allow_case_collision": True}),
         (["--require", "jpg, cls"], {}, {"require": (b"jpg", b"cls")}),
+        (["--spool-limit", "2GiB"], {"spool_limit": 2 << 30}, {}),
         (["--no-verify"], {}, {"verify": False}),
         (["--no-verify-crc"], {}, {"verify": False}),
     ],

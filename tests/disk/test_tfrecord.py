@@ -188,3 +188,37 @@ def test_example_values_as_protobuf_reads_them():
 def test_any_bytes_are_an_example_or_a_value_error(data):
     with contextlib.suppress(ValueError):
         feature_values(data, b"x")
+
+
+@pytest.mark.parametrize("window", [1000, 64_000, 8 << 20])
+def test_many_records_with_damage(tmp_path, window):
+    """Windows with thousands of records, where walk and checksums take their fast ways."""
+    records = [b"%06d" % k + bytes([k % 251]) * (k % 60) for k in range(30_000)]
+    frames = [frame(record) for record in records]
+    starts = [0]
+    for each in frames:
+        starts.append(starts[-1] + len(each))
+    path = tmp_path / "many.tfrecord"
+
+    def read(data, **rules):
+        path.write_bytes(data)
+        return tfrecord.scan(bytes(path), b"many", Rules(**rules), window=window)
+
+    data = bytearray(b"".join(frames))
+    found = read(data)
+    assert found.offset.tolist() == starts[:-1] and payloads(data, found) == records
+    bad = [17, 20_000, 20_001, 29_999]
+    for k in bad:
+        data[starts[k] + 14] ^= 1
+    with pytest.raises(DataError, match="payload checksum") as caught:
+        read(data)
+    assert (caught.value.offset, caught.value.member) == (starts[17], "number 17")
+    left = read(data, on_corrupt="skip")
+    assert payloads(data, left) == [record for k, record in enumerate(records) if k not in bad]
+    assert left.findings.dropped == {"records": 4}
+    data[starts[25_000] + 1] ^= 1
+    with pytest.raises(DataError, match="length checksum") as caught:
+        read(data[starts[20_002] :])
+    assert caught.value.offset == starts[25_000] - starts[20_002] and caught.value.member == "number 4998"
+    after = read(data, on_corrupt="resync")
+    assert payloads(data, after) == [record for k, record in enumerate(records) if k not in (*bad, 25_000)]

@@ -1,5 +1,6 @@
 """Laws 1 to 3 for every engine and format: same bytes however they move, same multiset, what is written is read."""
 
+import errno
 import hashlib
 import os
 import shutil
@@ -35,8 +36,9 @@ def run(source, out, chunk=None, **options):
 
 @ENGINE
 @FORMAT
-def test_same_bytes_however_they_move(tmp_path, engine, format):
-    """Law 1: jobs, buffer size, memory, where the input lies, working folder, umask, file order on disk."""
+def test_same_bytes_however_they_move(tmp_path, monkeypatch, engine, format):
+    """Law 1: jobs, buffer size, memory, where the input lies, working folder, umask, file order on disk, and
+    whether the output goes through the page cache."""
     source = MAKE[format](tmp_path / "in", 4, 60)
     _, reference = run(source, tmp_path / "reference", engine=engine)
     copy = tmp_path / "elsewhere" / "in"
@@ -57,6 +59,16 @@ def test_same_bytes_however_they_move(tmp_path, engine, format):
         finally:
             os.umask(old)
         assert got == reference, name
+    for io in ("direct", "buffered"):
+        monkeypatch.setenv("SHARDTOOL_IO", io)
+        for chunk in (4096, 512, None):
+            try:
+                _, got = run(source, tmp_path / f"out, {io} {chunk}", chunk, engine=engine)
+            except OSError as error:
+                if io == "direct" and error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
+                    break  # not on this file system
+                raise
+            assert got == reference, (io, chunk)
 
 
 @ENGINE

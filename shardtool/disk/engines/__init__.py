@@ -1,8 +1,10 @@
 """Engines choose only the order in which bytes move: all of them write the same bytes.
 
-ENGINES: name -> function (CopyJob, shard number, advance) -> Receipt
+ENGINES: name -> context manager of a CopyJob that gives a function (shard number, advance) -> Receipt. The
+function may be called in forked children; what it keeps from shard to shard belongs to one process, and what the
+process that entered the context keeps is given back at its end.
 """
 
-from .gather import write_shard as gather
+from .gather import gather
 
 ENGINES = {"gather": gather}

@@ -1,13 +1,12 @@
 """How the frames of a window of samples come about: what is read where, and what is done to it in the buffer.
 
 A framer is made for one shard. `plan` says which reads fill the buffer, `finish` completes the frames in it
-(headers, padding, checksums); `stream` gives one frame that is larger than the buffer piece by piece.
+(headers, padding, checksums); `stream` writes one frame that is larger than the buffer piece by piece.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Protocol
 
 import crc32c
@@ -18,7 +17,10 @@ from ...base.errors import DataError
 from ...layout.frames import pad512, tar_heads
 from ...layout.index import I64, Runs
 from ..crc import mask, masked, masked_of_lengths
+from ..crcruns import first_wrong
 from ..formats.tfrecord import FOOT, FRAME, HEAD
+from ..lanes import words
+from ..writer import ShardWriter
 from .job import CopyJob, SourceFiles
 
 Raw = npt.NDArray[np.uint8]
@@ -35,7 +37,7 @@ class Framer(Protocol):
 
     def finish(self, raw: Raw, view: memoryview, sources: SourceFiles) -> None: ...
 
-    def stream(self, sample: int, sources: SourceFiles, view: memoryview) -> Iterator[memoryview | bytes]: ...
+    def stream(self, sample: int, sources: SourceFiles, writer: ShardWriter) -> None: ...
 
 
 class TFRecordFramer:
@@ -52,28 +54,19 @@ class TFRecordFramer:
         return self._source, self._offset, np.diff(place), place[:-1]
 
     def finish(self, raw: Raw, view: memoryview, sources: SourceFiles) -> None:
-        start = self._place[:-1]
-        lengths = (np.diff(self._place) - FRAME).astype(np.uint64)
-        # the first twelve bytes of every frame, uint8[k, 12]
-        head = raw[start[:, None] + np.arange(HEAD)]
-        found = head[:, :8].copy().view("<u8")[:, 0]
+        start, size = self._place[:-1], np.diff(self._place) - FRAME
+        lengths = size.astype(np.uint64)
+        found = words(raw, "<u8")[start]
         self._require(found == lengths, "the length of a record changed since it was scanned")
-        sums = masked_of_lengths(lengths)
         if self._job.verify:
-            self._require(
-                head[:, 8:].copy().view("<u4")[:, 0] == sums, "the length checksum (CRC32C) of a record is wrong"
-            )
-            self._check_payloads(view)
+            wrong = first_wrong(raw, start, size)
+            if wrong is not None:
+                raise self._damage(f"the {wrong[1]} checksum (CRC32C) of a record is wrong", wrong[0])
         else:
+            sums = masked_of_lengths(lengths)
             raw[start[:, None] + np.arange(8, HEAD)] = sums.astype("<u4").view(np.uint8).reshape(-1, 4)
             for a, b in zip(start.tolist(), self._place[1:].tolist(), strict=True):
                 view[b - FOOT : b] = masked(view[a + HEAD : b - FOOT]).to_bytes(4, "little")
-
-    def _check_payloads(self, view: memoryview) -> None:
-        places = self._place.tolist()
-        for k, (a, b) in enumerate(pairwise(places)):
-            if masked(view[a + HEAD : b - FOOT]) != int.from_bytes(view[b - FOOT : b], "little"):
-                raise self._damage("the payload checksum (CRC32C) of a record is wrong", k)
 
     def _require(self, right: npt.NDArray[np.bool_], what: str) -> None:
         if not right.all():
@@ -87,25 +80,34 @@ class TFRecordFramer:
             why="the payload is damaged", remedy="fetch the file again, or keep what is intact: --on-corrupt skip",
         )  # fmt: skip
 
-    def stream(self, sample: int, sources: SourceFiles, view: memoryview) -> Iterator[memoryview | bytes]:
+    def stream(self, sample: int, sources: SourceFiles, writer: ShardWriter) -> None:
         ids = np.array([sample], np.int64)
         size = int(self._index.size.take(ids)[0])
         self.plan(ids, np.array([0, size + FRAME], np.int64))
         source, at = int(self._source[0]), int(self._offset[0])
         head = size.to_bytes(8, "little")
-        yield head + masked(head).to_bytes(4, "little")
+        writer.write(head + masked(head).to_bytes(4, "little"))
         crc = 0
-        for lo in range(0, size, len(view)):
-            piece = view[: min(len(view), size - lo)]
-            sources.read_into(source, piece, at + HEAD + lo)
+        for piece in _pieces(source, at + HEAD, size, sources, writer):
             crc = crc32c.crc32c(piece, crc)
-            yield piece
-        foot = view[:FOOT]
+            writer.commit(len(piece))
+        foot = memoryview(bytearray(FOOT))
         sources.read_into(source, foot, at + HEAD + size)
         right = mask(crc).to_bytes(4, "little")
         if self._job.verify and bytes(foot) != right:
             raise self._damage("the payload checksum (CRC32C) of a record is wrong", 0)
-        yield right
+        writer.write(right)
+
+
+def _pieces(source: int, offset: int, count: int, sources: SourceFiles, writer: ShardWriter) -> Iterator[memoryview]:
+    """`count` bytes of a source, read into the writer's space piece by piece; each is to be committed."""
+    done = 0
+    while done < count:
+        space = writer.space()
+        piece = space[: min(len(space), count - done)]
+        sources.read_into(source, piece, offset + done)
+        yield piece
+        done += len(piece)
 
 
 class TarFramer:
@@ -182,7 +184,7 @@ class TarFramer:
         for at, offset, count in self._index.sparse[int(self._parts[k])]:
             sources.read_into(int(self._source[k]), view[body + at : body + at + count], offset)
 
-    def stream(self, sample: int, sources: SourceFiles, view: memoryview) -> Iterator[memoryview | bytes]:
+    def stream(self, sample: int, sources: SourceFiles, writer: ShardWriter) -> None:
         index = self._index
         ids = np.array([sample], np.int64)
         parts, begin = index.parts_of(ids)
@@ -191,27 +193,24 @@ class TarFramer:
         heads = tar_heads(self._job.keys.part_names(ids, parts, begin), size)
         source = int(index.source_of(ids)[0])
         for k, part in enumerate(parts.tolist()):
-            yield heads[k]
+            writer.write(heads[k])
             runs = index.sparse.get(part, ((0, int(payload[k]), int(size[k])),))
-            yield from _payload(runs, int(size[k]), source, sources, view)
-            yield bytes(-int(size[k]) % BLOCK)
+            _stream_payload(runs, int(size[k]), source, sources, writer)
+            writer.write(bytes(-int(size[k]) % BLOCK))
 
 
-def _payload(
-    runs: Runs, size: int, source: int, sources: SourceFiles, view: memoryview
-) -> Iterator[memoryview | bytes]:
+def _stream_payload(runs: Runs, size: int, source: int, sources: SourceFiles, writer: ShardWriter) -> None:
     """The payload of a part piece by piece: stored runs, zeros between them."""
     at = 0
     for place, offset, count in [*runs, (size, 0, 0)]:
         while at < place:
-            gap = min(place - at, len(view))
-            view[:gap] = bytes(gap)
-            yield view[:gap]
+            space = writer.space()
+            gap = min(place - at, len(space))
+            space[:gap] = bytes(gap)
+            writer.commit(gap)
             at += gap
-        for lo in range(0, count, len(view)):
-            piece = view[: min(len(view), count - lo)]
-            sources.read_into(source, piece, offset + lo)
-            yield piece
+        for piece in _pieces(source, offset, count, sources, writer):
+            writer.commit(len(piece))
         at += count
 
 

@@ -6,39 +6,56 @@ on a device that does not mind. Samples are taken by windows of positions whose 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from ...layout.frames import tar_file_bytes
 from ...layout.manifest import Receipt
+from ..digests import XXH3
 from ..files import rename
 from ..shardindex import write_index
+from ..writer import ShardWriter
 from .frames import FRAMERS, Reads
-from .job import XXH3, CopyJob, ShardWriter, SourceFiles
+from .job import CopyJob, SourceFiles
 
 Advance = Callable[[int], None]
 
 
-def write_shard(job: CopyJob, shard: int, advance: Advance) -> Receipt:
+@contextlib.contextmanager
+def gather(job: CopyJob) -> Iterator[Callable[[int, Advance], Receipt]]:
+    """What writes one shard after the other of this job."""
+    # Thread and buffers come with the first shard: in a worker, after its fork.
+    most = int(job.layout.shard_bytes.max(initial=0))
+    writer = ShardWriter(min(job.chunk, most + 512), job.digests)
+    try:
+        yield functools.partial(_write_shard, job, writer)
+    finally:
+        writer.close()
+
+
+def _write_shard(job: CopyJob, writer: ShardWriter, shard: int, advance: Advance) -> Receipt:
     """Write, sync and publish one shard and its index."""
     layout = job.layout
     lo, hi = int(layout.cuts[shard]), int(layout.cuts[shard + 1])
     temporary = job.temporary(shard, "data")
-    writer = ShardWriter(temporary, job.digests)
     sources = SourceFiles(job.sources)
     try:
+        writer.begin(temporary)
         _copy(job, sources, writer, lo, hi, advance)
         if layout.format == "tar":
             writer.write(bytes(int(tar_file_bytes(writer.bytes)) - writer.bytes))
+        writer.end()
+        index = write_index(job, shard)  # while the disk takes the last buffers
         digests = writer.finish()
     finally:
-        writer.close()
+        writer.abort()
         sources.close()
     if writer.bytes != layout.shard_bytes[shard]:
         raise AssertionError(f"shard {shard} has {writer.bytes} bytes, the layout says {layout.shard_bytes[shard]}")
     name = job.names[shard]
-    index = write_index(job, shard)
     rename(temporary, job.out + b"/" + name.encode())
     return Receipt(
         shard=shard, name=name, samples=hi - lo, bytes=writer.bytes,
@@ -48,21 +65,19 @@ def write_shard(job: CopyJob, shard: int, advance: Advance) -> Receipt:
 
 def _copy(job: CopyJob, sources: SourceFiles, writer: ShardWriter, lo: int, hi: int, advance: Advance) -> None:
     framer = FRAMERS[job.layout.format](job)
-    buffer = bytearray(min(job.chunk, int(job.layout.shard_bytes.max()) + 512))
-    view, raw = memoryview(buffer), np.frombuffer(buffer, np.uint8)
     while lo < hi:
-        until = job.layout.cut_by_bytes(lo, len(buffer))
+        view = writer.space()
+        until = job.layout.cut_by_bytes(lo, len(view))
         ids, place = job.layout.window(lo, until)
         place = place - place[0]
         size = int(place[-1])
-        if size <= len(buffer):
+        if size <= len(view):
             _read(sources, framer.plan(ids, place), view)
-            framer.finish(raw, view, sources)
-            writer.write(view[:size])
+            framer.finish(np.frombuffer(view, np.uint8), view, sources)
+            writer.commit(size)
         else:
             # one frame larger than the buffer: in pieces
-            for piece in framer.stream(int(ids[0]), sources, view):
-                writer.write(piece)
+            framer.stream(int(ids[0]), sources, writer)
         advance(size)
         lo = until
 

@@ -1,23 +1,16 @@
-"""What every engine is given, and what they share: open sources, the shard being written."""
+"""What every engine is given, and what they share: open sources."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import resource
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
-
-import xxhash
 
 from ...base.errors import DataError
 from ...layout.index import Index
 from ...layout.keys import OutputKeys
 from ...layout.layout import Layout
-from ..files import create, write_all
-
-XXH3 = "xxh3-128"
 
 
 @dataclass(frozen=True)
@@ -118,47 +111,3 @@ class SourceFiles:
         """Give all descriptors back."""
         while self._open:
             os.close(self._open.popitem()[1])
-
-
-class Digest(Protocol):
-    """What hashlib and xxhash objects have in common."""
-
-    def update(self, data: memoryview | bytes, /) -> None: ...
-
-    def hexdigest(self) -> str: ...
-
-
-def new_digests(algorithms: tuple[str, ...]) -> dict[str, Digest]:
-    """xxh3-128 and the named algorithms of hashlib."""
-    made: dict[str, Digest] = {XXH3: xxhash.xxh3_128()}
-    for algorithm in algorithms:
-        made[algorithm] = hashlib.new(algorithm, usedforsecurity=False)
-    return made
-
-
-class ShardWriter:
-    """A shard on its way: bytes in order, digests of them, then fsync."""
-
-    def __init__(self, temporary: bytes, algorithms: tuple[str, ...]) -> None:
-        self._fd = create(temporary)
-        self.digests = new_digests(algorithms)
-        self.bytes = 0
-
-    def write(self, data: memoryview | bytes) -> None:
-        """Append."""
-        write_all(self._fd, data)
-        for digest in self.digests.values():
-            digest.update(data)
-        self.bytes += len(data)
-
-    def finish(self) -> dict[str, str]:
-        """Sync and close; hex digests by algorithm."""
-        os.fsync(self._fd)
-        self.close()
-        return {name: digest.hexdigest() for name, digest in self.digests.items()}
-
-    def close(self) -> None:
-        """Give the descriptor back."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1

@@ -13,40 +13,46 @@ import numpy.typing as npt
 from ...base.errors import DataError
 from ...layout.index import I64
 from ...layout.rules import Rules
+from .. import lanes
 from ..blocks import Blocks
 from ..crc import masked, masked_of_lengths
+from ..crcruns import wrong_payloads
 from ..scanned import Findings, Scanned
 from .example import feature_text
 from .sniff import what_is
 
-HEAD, FOOT = 12, 4
-FRAME = HEAD + FOOT
+HEAD, FOOT, FRAME = lanes.HEAD, lanes.FOOT, lanes.FRAME
 
-WINDOW = 4 << 20
+WINDOW = 8 << 20
 # A longer record is nonsense with a right checksum, not one that a cut file ends in.
 IMPLAUSIBLE = 1 << 40
 
 _LENGTH = struct.Struct("<Q")
 
 
-def scan(path: bytes, name: bytes, rules: Rules, *, check_payload: bool = True) -> Scanned:
+def scan(
+    path: bytes, name: bytes, rules: Rules, *, check_payload: bool = True, window: int | None = None
+) -> Scanned:
     """All records of a file, by a walk over the lengths.
 
     Checksums of lengths are checked unless rules.verify is off (then a length is only held against the file's
-    size); those of payloads too when `check_payload`, which a copy that checks them itself turns off.
+    size); those of payloads too when `check_payload`, which a copy that checks them itself turns off. The file is
+    read by `window` bytes at a time (WINDOW).
 
     Raises DataError naming file, byte offset and reason; what rules.on_corrupt makes of damage is in
     docs/formats/tfrecord.md.
     """
-    with Blocks(path, name, WINDOW) as file:
-        return _Walk(file, rules, check_payload).run()
+    window = window or WINDOW
+    with Blocks(path, name, window) as file:
+        return _Walk(file, rules, check_payload, window).run()
 
 
 class _Walk:
     """One pass over one file."""
 
-    def __init__(self, file: Blocks, rules: Rules, check_payload: bool) -> None:
+    def __init__(self, file: Blocks, rules: Rules, check_payload: bool, window: int) -> None:
         self.file = file
+        self.window = window
         self.rules = rules
         self.check_payload = check_payload and rules.verify
         self.offsets: list[I64] = []
@@ -70,7 +76,7 @@ class _Walk:
     def _window(self, at: int) -> int:
         """Walk the frames that lie whole in one window from `at` on; returns where to go on."""
         view = self.file.window(at)
-        places, lengths, stop = _lengths(view)
+        places, lengths, stop = lanes.walk(view)
         bad = self._first_bad_length(view, places, lengths)
         if bad is not None:
             places, lengths = places[:bad], lengths[:bad]
@@ -88,7 +94,7 @@ class _Walk:
             return None
         raw = np.frombuffer(view, np.uint8)
         # the four bytes behind every length, uint32[k]
-        stored = raw[(places + 8)[:, None] + np.arange(4)].copy().view("<u4")[:, 0]
+        stored = lanes.words(raw, "<u4")[places + 8]
         wrong = np.flatnonzero(stored != masked_of_lengths(lengths))
         return int(wrong[0]) if len(wrong) else None
 
@@ -97,11 +103,9 @@ class _Walk:
         sizes = lengths.astype(np.int64)
         keep = np.ones(len(places), bool)
         if self.check_payload:
-            for k, (place, size) in enumerate(zip(places.tolist(), sizes.tolist(), strict=True)):
-                end = place + HEAD + size
-                if masked(view[place + HEAD : end]) != int.from_bytes(view[end : end + FOOT], "little"):
-                    self._damaged_payload(at + place)
-                    keep[k] = False
+            for k in wrong_payloads(np.frombuffer(view, np.uint8), places, sizes).tolist():
+                self._damaged_payload(at + int(places[k]), k)
+                keep[k] = False
         self.offsets.append(places[keep] + at)
         self.sizes.append(sizes[keep])
         if self.labels is not None and self.rules.label is not None:
@@ -146,10 +150,14 @@ class _Walk:
 
     # -- damage -----------------------------------------------------------------------------------------------
 
-    def _damaged_payload(self, at: int) -> None:
-        """The frame is where it should be and its payload is wrong: only this record is lost."""
+    def _damaged_payload(self, at: int, before: int = 0) -> None:
+        """The frame is where it should be and its payload is wrong: only this record is lost.
+
+        before  frames of the same window in front of it
+        """
         if self.rules.on_corrupt == "error":
-            raise self._error("the payload checksum (CRC32C) of a record is wrong", at, "the payload is damaged")
+            what = "the payload checksum (CRC32C) of a record is wrong"
+            raise self._error(what, at, "the payload is damaged", before)
         self._drop(1)
 
     def _damaged_length(self, at: int) -> int:
@@ -188,7 +196,7 @@ class _Walk:
 
     def _search(self, at: int) -> int:
         """The next place where a whole frame with both checksums right begins, or the end of the file."""
-        step = WINDOW // 4
+        step = max(1, self.window // 4)
         while at + FRAME <= self.file.size:
             view = self.file.peek(at, min(step + HEAD - 1, self.file.size - at))
             raw = np.frombuffer(view, np.uint8)
@@ -209,8 +217,8 @@ class _Walk:
     def _drop(self, records: int) -> None:
         self.findings.dropped["records"] += records
 
-    def _error(self, what: str, at: int, why: str | None) -> DataError:
-        record = sum(len(part) for part in self.offsets)
+    def _error(self, what: str, at: int, why: str | None, before: int = 0) -> DataError:
+        record = sum(len(part) for part in self.offsets) + before
         return DataError(
             what, file=self.file.name, offset=at, member=f"number {record}", why=why,
             remedy="fetch or write the file again, or keep what is intact with --on-corrupt skip",
@@ -219,21 +227,6 @@ class _Walk:
     def _label(self, payload: memoryview, at: int) -> None:
         assert self.labels is not None and self.rules.label is not None
         self.labels.append(feature_text(bytes(payload), self.rules.label.encode(), file=self.file.name, offset=at))
-
-
-def _lengths(view: memoryview) -> tuple[I64, npt.NDArray[np.uint64], int]:
-    """Walk the frames that the view holds whole: their places, their lengths, and where the walk stopped."""
-    unpack, at, end = _LENGTH.unpack_from, 0, len(view)
-    places, lengths = [], []
-    while at + FRAME <= end:
-        length = unpack(view, at)[0]
-        after = at + FRAME + length
-        if after > end:
-            break
-        places.append(at)
-        lengths.append(length)
-        at = after
-    return np.array(places, np.int64), np.array(lengths, np.uint64), at
 
 
 def _place_of(places: I64, lengths: npt.NDArray[np.uint64]) -> int:
