@@ -7,7 +7,7 @@ DEMO ?= demo
 
 PY := $(VENV)/bin/python
 # How pytest is called; `make test PYTEST_ARGS='-k tar -x'` runs a part.
-PYTEST_ARGS ?=
+PYTEST_ARGS ?= -n 3
 # Tests that run make themselves are not to take it for a part of this one.
 CLEAN_ENV := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MAKEOVERRIDES
 

@@ -9,7 +9,7 @@ from shardtool.disk import columns
 from shardtool.disk.columns import Constant, FileColumn, Store, put
 
 
-@given(st.lists(st.integers(0, 2**32 - 1), max_size=300), st.data())
+@given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=300), st.data())
 @settings(deadline=None, max_examples=60)
 def test_windows_and_takes(values, data):
     array = np.array(values, np.int64)
