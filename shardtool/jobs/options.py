@@ -12,6 +12,7 @@ from ..layout.manifest import encode_name
 from ..layout.rules import Rules
 
 DEFAULT_SHARD_SIZE = 256 << 20
+LEAST_MEMORY = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class RepackOptions:
     memory         bytes the job may allocate over all processes; None: half of what there is
     jobs           processes; None: the cores this process may use
     engine         'auto' or a name from ENGINES
+    work_dir       folder for bulk data of the run (spool, spill); None: in OUT
     """
 
     format: str | None = None
@@ -44,6 +46,7 @@ class RepackOptions:
     memory: int | None = None
     jobs: int | None = None
     engine: str = "auto"
+    work_dir: str | None = None
     source: SourceOptions = field(default_factory=SourceOptions)
     rules: Rules = field(default_factory=Rules)
 
@@ -61,6 +64,8 @@ class RepackOptions:
                 f"--name {self.name!r} cannot begin a shard's name",
                 remedy="use a name without '/', not beginning with '.', '_' or '-'",
             )
+        if self.memory is not None and self.memory < LEAST_MEMORY:
+            raise UsageError(f"--memory {self.memory} is less than 64 MiB", remedy="give at least --memory 64MiB")
         for algorithm in self.digests:
             if algorithm not in ("sha256", "md5"):
                 raise UsageError(f"--digest {algorithm!r} is none of sha256, md5")
