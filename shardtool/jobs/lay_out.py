@@ -185,7 +185,7 @@ def _costs(
     elif gather.peak_ram_bytes > memory:
         against = f"it needs {show_size(gather.peak_ram_bytes)}"
     else:
-        against = against_gather(index, layout, memory - gather.peak_ram_bytes, total_memory())
+        against = against_gather(index, layout, (memory - gather.peak_ram_bytes) // jobs, total_memory())
     return budget, ((gather, against), (bucket, ""))
 
 

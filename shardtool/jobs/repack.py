@@ -425,7 +425,8 @@ def copy_job(
     if laid_out.keys.mode != NONE:
         columns.update({"key": "|u1", "key_end": "<i8"})
     sizes = np.array([file.size for file in scan.source_files], np.int64)
-    room = (options.memory or 0) - laid_out.cost.peak_ram_bytes
+    # Mappings are shared, but whoever adds up the processes' memory counts them once for each.
+    room = ((options.memory or 0) - laid_out.cost.peak_ram_bytes) // (options.jobs or 1)
     mapped = laid_out.cost.engine == "gather" and worth_mapping(sizes, index.samples, room)
     return CopyJob(
         layout=layout, index=index, keys=laid_out.keys, names=names, out=out, work=work, bulk=bulk,
