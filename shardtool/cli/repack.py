@@ -37,6 +37,10 @@ failed (disk full, permission, memory), 130/143 stopped by SIGINT/SIGTERM.
     help="As few shards as keep every file at most this size.  [default: 256MiB when nothing else is asked]",
 )  # fmt: skip
 @click.option("--shard-samples", type=int, metavar="N", help="No shard with more samples than this.")
+@click.option(
+    "--balance", type=click.Choice(["samples", "bytes"]), default="samples", show_default=True,
+    help="What shards have alike; alike in bytes they differ in samples, see `shardtool plan`.",
+)  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, input and version: same bytes.")
 @click.option(
     "--order", type=click.Choice(["shuffle", "source"]), default="shuffle", show_default=True,

@@ -84,7 +84,7 @@ def lay_out(
     placed = _place(made, frames, store, memory, lambda size: _too_large(size, limits, file_bytes))
     warnings = _oversize(index, placed, limits, strict)
     shards, more = choose_shards(placed.end, limits, file_bytes, oversize=placed.oversize, strict=strict)
-    cuts = shard_cuts(index.samples, shards)
+    cuts = shard_cuts(placed.end, shards, limits.balance)
     layout = Layout(format, made, placed.ids, placed.end, cuts, file_bytes(contents(placed.end, cuts)))
     chunk = min(CHUNK, max(1 << 16, memory // (16 * jobs)) // 4096 * 4096)
     budget, costs = _costs(index, layout, store, jobs, memory, chunk)

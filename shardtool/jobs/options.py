@@ -21,6 +21,7 @@ class RepackOptions:
 
     format         'tar', 'tfrecord', or None: as the source
     shards, shard_size (bytes), shard_samples  limits; none given: shard_size 256 MiB
+    balance        'samples' or 'bytes': what shards have alike
     order          'shuffle' or 'source'
     keys           'auto', 'keep', 'source' or 'ordinal'
     exports        kinds of index files for other loaders
@@ -35,6 +36,7 @@ class RepackOptions:
     shards: int | None = None
     shard_size: int | None = None
     shard_samples: int | None = None
+    balance: str = "samples"
     seed: int = 0
     order: str = "shuffle"
     name: str = "shard"
@@ -74,7 +76,8 @@ class RepackOptions:
     def limits(self) -> Limits:
         """What was asked of the shards."""
         none = self.shards is None and self.shard_size is None and self.shard_samples is None
-        return Limits(self.shards, DEFAULT_SHARD_SIZE if none else self.shard_size, self.shard_samples)
+        size = DEFAULT_SHARD_SIZE if none else self.shard_size
+        return Limits(self.shards, size, self.shard_samples, self.balance)
 
     def public(self) -> dict[str, Any]:
         """All that decides bytes of the output, for manifest and journal."""
@@ -83,6 +86,7 @@ class RepackOptions:
             "shards": self.shards,
             "shard_size": self.limits.bytes,
             "shard_samples": self.shard_samples,
+            "balance": self.balance,
             "seed": self.seed % (1 << 64),
             "order": self.order,
             "name": self.name,
