@@ -29,7 +29,8 @@ def test_windows_and_takes(values, data):
             assert column.take(ids).tolist() == array.take(ids).tolist()
     finally:
         columns.SWEEP = before
-    
+
+
 
 def test_a_store_keeps_its_budget():
     store = Store(1000)
