@@ -6,7 +6,7 @@ from `edges[b]` on, up to the next edge. So a pass over the sources in their ord
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,15 @@ from .checks import sort_keys_of
 from .index import I64
 from .layout import Layout
 from .order import SOURCE
+
+# An extent shorter than this is read at random for the most part: one more pass is cheaper.
+LEAST_EXTENT = 32 << 10
+
+
+def buckets_at_once(buckets: int, budget: int) -> int:
+    """How many buckets the first pass must treat as one, so that no extent is shorter than LEAST_EXTENT; 1: none, and
+    two passes are enough. Three reach budget^3 / LEAST_EXTENT^2 bytes: 260 TB with 64 MiB. More are not made."""
+    return max(1, -(-buckets // max(1, budget // LEAST_EXTENT)))
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,13 @@ class Buckets:
 
     def __len__(self) -> int:
         return len(self.edges)
+
+    def grouped(self, group: int) -> Buckets:
+        """Wide buckets: `group` of these together each, over the bounds of shards too."""
+        if group == 1:
+            return self
+        cuts = np.append(self.cuts[:-1:group], self.cuts[-1])
+        return replace(self, cuts=cuts, edges=self.edges[::group], shard_first=self.shard_first // group)
 
     def of(self, ids: I64) -> I64:
         """Bucket of every sample, int64[k]."""

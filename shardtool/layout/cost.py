@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from .buckets import buckets_at_once
 from .index import Index
 from .layout import Layout
 
@@ -86,13 +87,15 @@ def bucket_budget(index: Index, layout: Layout, memory: int) -> int:
 
 
 def bucket_cost(index: Index, layout: Layout, *, held: int, jobs: int, budget: int, buffers: int) -> Cost:
-    """Two passes: sources into a spill file by bucket, buckets into shards."""
+    """Two passes: sources into a spill file by bucket, buckets into shards; three where buckets are too many."""
     written = int(layout.shard_bytes.sum())
     parts = min(len(index.size), budget // _mean_part(index, layout) + 1)
     blocks = written // budget + len(index.sources)
     process = min(2 * budget + budget // 4, 2 * written) + buffers + parts * _ROWS_A_PART[layout.format]
+    between = int(buckets_at_once(written // budget + layout.shards, budget) > 1)
     return Cost(
-        engine="bucket", passes=2, read_bytes=_read(index), written_bytes=written, temporary_bytes=written,
+        engine="bucket", passes=2 + between, read_bytes=_read(index), written_bytes=written,
+        temporary_bytes=written * (1 + between),
         seeks=blocks * (written // budget + layout.shards), peak_ram_bytes=held + jobs * process, open_files=12,
     )  # fmt: skip
 

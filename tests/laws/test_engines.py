@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import importlib
 import os
 import shutil
 import tarfile
@@ -23,19 +24,23 @@ from shardtool.jobs.scan import scan
 from shardtool.layout.order import Order
 from tests.makers import content, read_tar, read_tfrecord, sorted_tars, sorted_tfrecords, write_tar, write_tfrecord
 
+# by its full name: the package has a function of the same name
+bucket_module = importlib.import_module("shardtool.disk.engines.bucket")
 ENGINE = pytest.mark.parametrize("engine", sorted(ENGINES))
 MAKE = {"tfrecord": sorted_tfrecords, "tar": sorted_tars}
 FORMAT = pytest.mark.parametrize("format", sorted(MAKE))
 
 
-def run(source, out, chunk=None, budget=None, columns=None, **options):
-    """A repack with an output buffer of `chunk` bytes, `budget` bytes of frames at a time in the bucket engine, and
-    columns in memory up to `columns` bytes."""
+def run(source, out, chunk=None, budget=None, columns=None, wide=None, **options):
+    """A repack with an output buffer of `chunk` bytes, `budget` bytes of frames at a time in the bucket engine, which
+    takes `wide` buckets as one in its first pass, and columns in memory up to `columns` bytes."""
     with pytest.MonkeyPatch.context() as patch:
         if chunk:
             patch.setattr(lay_out_module, "CHUNK", chunk)
         if budget:
             patch.setattr(lay_out_module, "bucket_budget", lambda *_: budget)
+        if wide:
+            patch.setattr(bucket_module, "buckets_at_once", lambda *_: wide)
         if columns is not None:
             patch.setattr(repack_module, "Store", lambda _, folder: Store(columns, folder))
             patch.setattr(lay_out_module, "STEP", 16)
@@ -63,6 +68,9 @@ def test_same_bytes_however_they_move(tmp_path, monkeypatch, engine, format):
         "columns in a file": (source, {"columns": 0, "jobs": 2}),
         "some columns in a file": (source, {"columns": 3000, "chunk": 4096, "budget": 5000}),
         "a few samples at a time": (source, {"budget": 2500, "jobs": 2}),
+        "three passes": (source, {"budget": 2500, "wide": 3, "jobs": 2}),
+        "three passes, one bucket each": (source, {"budget": 1000, "wide": 1000}),
+        "three passes of large samples": (source, {"budget": 10, "wide": 7}),
         "one sample at a time": (source, {"budget": 1, "chunk": 512}),
         "work folder elsewhere": (source, {"work_dir": str(tmp_path / "work"), "budget": 3000}),
         "elsewhere": (copy, {}),
@@ -123,7 +131,8 @@ def test_records_of_any_size(tmp_path, engine, sizes, seed, data):
     write_tfrecord(folder / "in" / "b.tfrecord", records[cut:])
     shards = data.draw(st.integers(1, len(sizes)))
     chunk, budget = data.draw(st.sampled_from([512, 1024, 1 << 20])), data.draw(st.sampled_from([100, 4000, None]))
-    result, _ = run(folder / "in", folder / "out", chunk, budget, engine=engine, shards=shards, seed=seed)
+    wide = data.draw(st.sampled_from([None, 2]))
+    result, _ = run(folder / "in", folder / "out", chunk, budget, wide=wide, engine=engine, shards=shards, seed=seed)
     got = [r for s in result.manifest.shards for r in read_tfrecord(folder / "out" / s.name)]
     assert sorted(got) == sorted(records)
     again = scan([str(folder / "out" / "manifest.json")]).index

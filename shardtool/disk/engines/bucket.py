@@ -1,15 +1,12 @@
 """The bucket engine: two passes, both sequential, in memory that does not depend on the amount of data.
 
 Pass 1 takes the sources block after block in their order, makes the output frames of a block, sorts them by bucket
-(a range of output positions, known from the sample's sort key alone) and appends them to one spill file. Pass 2 takes
-bucket after bucket: reads its piece of every block, puts the frames into their final order in memory, writes them on.
+(a range of output positions, known from the sample's sort key alone) and appends them to the spill. Pass 2 takes
+bucket after bucket: reads its extent of every block, puts the frames into their final order in memory, writes them on.
+A run that was stopped repeats only blocks that are not complete, and shards without a receipt.
 
-The spill file has a region for every block, and in it an extent for every bucket; a small file beside it says where
-they lie, and is renamed into place when the block is complete. So a run that was stopped repeats only blocks without
-that file, and shards without a receipt.
-
-data in one block of size m, B buckets: an extent has m/B bytes. With data of D bytes and buckets of m bytes that is
-m*m/D: below some tens of KiB the extents' reads become random ones (2 GiB of memory: beyond about 4 TB).
+With data of D bytes and blocks of m bytes an extent has m*m/D bytes. Where that would be so short that pass 2 read at
+random, pass 1 sorts by wide buckets, many buckets each, and a pass between sorts every wide bucket by bucket.
 """
 
 from __future__ import annotations
@@ -23,12 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...base.errors import StateError
-from ...layout.buckets import Buckets, plan_buckets
+from ...layout.buckets import Buckets, buckets_at_once, plan_buckets
 from ...layout.index import I64, windows
 from ...layout.manifest import Receipt
 from ...layout.rows import Rows, rows_of
-from ..boot import boot
-from ..files import create, remove_folder, write_all
+from ..files import write_all
 from ..runners import Advance, run_tasks
 from ..shardindex import ShardIndexWriter
 from ..writer import ShardWriter
@@ -36,12 +32,10 @@ from .frames import FRAMERS
 from .job import CopyJob, SourceFiles
 from .move import move
 from .shards import finish_shard
+from .spill import Piece, Reader, Spill, remove_others, totals, write_rows
 
 Raw = npt.NDArray[np.uint8]
 
-# Columns of a block's directory, int64 each: bytes of frames, bytes of rows, parts, key bytes before each bucket.
-_DATA, _ROWS, _PARTS, _KEYS = range(4)
-_ENTRY = 4 * 8
 _SAMPLES = 1 << 16
 
 
@@ -57,25 +51,41 @@ class Block:
 
 @contextlib.contextmanager
 def bucket(job: CopyJob, jobs: int, advance: Advance) -> Iterator[Callable[[int, Advance], Receipt]]:
-    """Pass 1 on entering; what it gives is pass 2, a shard a call. See ENGINES."""
+    """All passes but the last on entering; what it gives is the last, a shard a call. See ENGINES."""
     most = job.budget
     buckets = plan_buckets(job.layout, most)
     blocks = plan_blocks(job, most, most)
-    spill = Spill(job.bulk)
-    spill.open()
-    scatter = _Scatter(job, buckets, blocks, spill, most)
-    try:
-        waiting = [number for number in range(len(blocks)) if not spill.has(number)]
-        for _ in run_tasks(scatter, waiting, jobs, advance):
-            pass
-    finally:
-        scatter.close()
-    collect = _Collect(job, buckets, blocks, spill, most)
+    group = buckets_at_once(len(buckets), most)
+    name = b"%d." % most
+    first, second = Spill(job.bulk, name + b"1"), Spill(job.bulk, name + b"2")
+    used = [first] if group == 1 else [first, second]
+    remove_others(job.bulk, used)
+    for spill in used:
+        spill.open()
+    wide = buckets.grouped(group)
+    _each(_Scatter(job, wide, blocks, first, most), len(blocks), first, jobs, advance)
+    pieces = [Piece(first.rows(number), block.at) for number, block in enumerate(blocks)]
+    if group == 1:
+        collect = _Collect(job, buckets, first, lambda bucket: (pieces, bucket), most)
+    else:
+        regroup = _Regroup(job, buckets, wide, group, first, pieces, second, most)
+        _each(regroup, len(wide), second, jobs, advance)
+        collect = _Collect(job, buckets, second, regroup.where, most)
     try:
         yield collect
     finally:
         collect.close()
-    spill.remove()  # not after an error: the next run goes on with it
+    for spill in used:  # not after an error: the next run goes on with them
+        spill.remove()
+
+
+def _each(task: _Scatter | _Regroup, count: int, spill: Spill, jobs: int, advance: Advance) -> None:
+    """A pass: every block that is not there yet."""
+    try:
+        for _ in run_tasks(task, [number for number in range(count) if not spill.has(number)], jobs, advance):
+            pass
+    finally:
+        task.close()
 
 
 def plan_blocks(job: CopyJob, most: int, block: int) -> list[Block]:
@@ -101,39 +111,6 @@ def plan_blocks(job: CopyJob, most: int, block: int) -> list[Block]:
     return blocks
 
 
-class Spill:
-    """The spill file and the blocks' directories, in one folder.
-
-    They are not synced: they outlive the process, not a power cut. The folder's name has the boot in it, and spill of
-    another boot is not used.
-    """
-
-    def __init__(self, work: bytes) -> None:
-        self._work = work
-        self.folder = os.path.join(work, b"spill." + boot())
-        self.data = os.path.join(self.folder, b"data")
-
-    def open(self) -> None:
-        """Make the folder; remove spill of another boot."""
-        os.makedirs(self.folder, exist_ok=True)
-        for name in os.listdir(self._work):
-            if name.startswith(b"spill.") and os.path.join(self._work, name) != self.folder:
-                remove_folder(os.path.join(self._work, name))
-        os.close(os.open(self.data, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-
-    def rows(self, block: int) -> bytes:
-        """The file with the directory and the rows of a block."""
-        return os.path.join(self.folder, b"%08d" % block)
-
-    def has(self, block: int) -> bool:
-        """Whether a block is complete."""
-        return os.path.exists(self.rows(block))
-
-    def remove(self) -> None:
-        """All of it."""
-        remove_folder(self.folder)
-
-
 class _Scatter:
     """Pass 1, a block a call. Buffers are made in the worker that needs them and used again."""
 
@@ -152,7 +129,8 @@ class _Scatter:
         if self._fd < 0:
             self._fd = os.open(self._spill.data, os.O_WRONLY | os.O_CLOEXEC)
         write_all(self._fd, data, block.at)
-        self._write_rows(number, ids, order_frames, place, counts)
+        rows = rows_of(self._job.index, self._job.keys, ids, order_frames)
+        write_rows(self._spill.rows(number), rows, counts)
         advance(len(data))
 
     def close(self) -> None:
@@ -206,46 +184,114 @@ class _Scatter:
         self._sources.read_into(source, memoryview(self._in)[: hi - lo], lo)
         move(raw, to, np.frombuffer(self._in, np.uint8)[: hi - lo], start - lo, length)
 
-    def _write_rows(self, number: int, ids: I64, frames: I64, place: I64, counts: I64) -> None:
-        """Directory and rows of the block, complete under their name or not there."""
-        rows = rows_of(self._job.index, self._job.keys, ids, frames)
-        cuts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-        directory = np.zeros((len(cuts), 4), "<i8")
-        directory[:, _DATA] = place[cuts]
-        packed, at = [], directory.nbytes
-        for bucket, (lo, hi) in enumerate(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)):
-            directory[bucket, _ROWS] = at
-            if lo < hi:
-                some = rows.slice(lo, hi)
-                packed.append(some.pack())
-                at += len(packed[-1])
-                directory[bucket + 1 :, _PARTS] += some.parts
-                directory[bucket + 1 :, _KEYS] += some.key_bytes
-        directory[-1, _ROWS] = at
-        final = self._spill.rows(number)
-        fd = create(final + b".tmp")
-        try:
-            write_all(fd, b"".join([directory.tobytes(), *packed]))
-        finally:
-            os.close(fd)
+
+
+class _Regroup:
+    """The pass between, where there is one: a wide bucket a call. Its frames, as many at a time as fit, are sorted by
+    bucket into the second spill; a mark says how many pieces that made."""
+
+    def __init__(
+        self, job: CopyJob, buckets: Buckets, wide: Buckets, group: int, first: Spill, pieces: list[Piece],
+        second: Spill, most: int,
+    ) -> None:  # fmt: skip
+        self._job, self._buckets, self._wide, self._group = job, buckets, wide, group
+        self._pieces, self._second, self._most = pieces, second, most
+        self._reader = _reader(job, first)
+        self._out = bytearray()
+        self._fd = -1
+
+    def __call__(self, number: int, advance: Advance) -> None:
+        if self._fd < 0:
+            self._fd = os.open(self._second.data, os.O_WRONLY | os.O_CLOEXEC)
+        at = self._start(number)
+        places: list[int] = []
+        for extents in _portions(self._reader.extents(self._pieces, number), self._most):
+            rows, size = self._reader.read(extents)
+            self._sort(number, rows, size, at, len(places))
+            places.append(at)
+            at += size
+            advance(size)
+        final = self._second.rows(number)
+        with open(final + b".tmp", "wb") as file:
+            file.write(np.array(places, "<i8").tobytes())
         os.rename(final + b".tmp", final)
+
+    def _start(self, number: int) -> int:
+        """Where the wide bucket's frames go: behind those of all positions before it."""
+        lo = int(self._wide.cuts[number])
+        return int(self._job.layout.end[lo - 1 : lo][0]) if lo else 0
+
+    def _sort(self, number: int, rows: Rows, size: int, at: int, piece: int) -> None:
+        first = number * self._group
+        local = self._buckets.of(rows.ids) - first
+        order = np.argsort(local, kind="stable")
+        start = (np.cumsum(rows.length) - rows.length)[order]
+        rows = rows.take(order)
+        if len(self._out) < size:
+            self._out = bytearray(size)
+        to = np.cumsum(rows.length) - rows.length
+        source, target = (np.frombuffer(b, np.uint8)[:size] for b in (self._reader.buffer, self._out))
+        move(target, to, source, start, rows.length)
+        write_all(self._fd, memoryview(self._out)[:size], at)
+        count = min(self._group, len(self._buckets) - first)
+        write_rows(self._name(number, piece), rows, np.bincount(local, minlength=count))
+
+    def _name(self, number: int, piece: int) -> bytes:
+        return self._second.rows(number) + b".%06d" % piece
+
+    def where(self, bucket: int) -> tuple[list[Piece], int]:
+        """The pieces that hold a bucket, and its number in their directories."""
+        number = bucket // self._group
+        with open(self._second.rows(number), "rb") as file:
+            places = np.frombuffer(file.read(), "<i8").tolist()
+        return [Piece(self._name(number, k), at) for k, at in enumerate(places)], bucket - number * self._group
+
+    def close(self) -> None:
+        """Give back what this process holds."""
+        self._reader.close()
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _portions(extents: list[tuple[int, int, Rows]], most: int) -> Iterator[list[tuple[int, int, Rows]]]:
+    """Extents in portions of at most `most` bytes (one extent is never larger)."""
+    some: list[tuple[int, int, Rows]] = []
+    size = 0
+    for extent in extents:
+        if some and size + extent[1] > most:
+            yield some
+            some, size = [], 0
+        some.append(extent)
+        size += extent[1]
+    if some:
+        yield some
+
+
+def _reader(job: CopyJob, spill: Spill) -> Reader:
+    return Reader(
+        spill, label=job.index.label is not None, keys="key" in job.columns, parts=job.index.ext is not None
+    )
 
 
 class _Collect:
-    """Pass 2, a shard a call."""
+    """The last pass, a shard a call.
 
-    def __init__(self, job: CopyJob, buckets: Buckets, blocks: list[Block], spill: Spill, most: int) -> None:
-        self._job, self._buckets, self._blocks, self._spill, self._most = job, buckets, blocks, spill, most
+    where  bucket -> the pieces of the spill that hold it, and its number in their directories
+    """
+
+    def __init__(
+        self, job: CopyJob, buckets: Buckets, spill: Spill, where: Callable[[int], tuple[list[Piece], int]], most: int
+    ) -> None:
+        self._job, self._buckets, self._spill, self._where, self._most = job, buckets, spill, where, most
+        self._reader = _reader(job, spill)
         self._writer: ShardWriter | None = None
-        self._data = bytearray()
-        self._fd = -1
 
     def __call__(self, shard: int, advance: Advance) -> Receipt:
         job, first = self._job, self._buckets.shard_first
         lo, hi = int(first[shard]), int(first[shard + 1])
         if self._writer is None:
             self._writer = ShardWriter(job.chunk, job.digests)
-            self._fd = os.open(self._spill.data, os.O_RDONLY | os.O_CLOEXEC)
         writer = self._writer
         index = ShardIndexWriter(job, shard, *self._totals(lo, hi))
         temporary = job.temporary(shard, "data")
@@ -260,20 +306,18 @@ class _Collect:
 
     def close(self) -> None:
         """Give back what this process holds."""
+        self._reader.close()
         if self._writer is not None:
             self._writer.close()
-            os.close(self._fd)
             self._writer = None
 
     def _totals(self, lo: int, hi: int) -> tuple[int, int]:
         """Parts and key bytes of buckets lo..hi-1, samples with frames above the bound included."""
         parts = keys = 0
-        for block in range(len(self._blocks)):
-            with open(self._spill.rows(block), "rb") as file:
-                a, b = (np.frombuffer(os.pread(file.fileno(), _ENTRY, at * _ENTRY), "<i8") for at in (lo, hi))
-            parts += int(b[_PARTS] - a[_PARTS])
-            keys += int(b[_KEYS] - a[_KEYS])
         for bucket in range(lo, hi):
+            pieces, local = self._where(bucket)
+            more = totals(pieces, local, local + 1)
+            parts, keys = parts + more[0], keys + more[1]
             if (rows := self._large(bucket)) is not None:
                 parts, keys = parts + rows.parts, keys + rows.key_bytes
         return parts, keys
@@ -294,7 +338,8 @@ class _Collect:
             index.put(large)
             advance(int(large.length[0]))
             return
-        rows, size = self._read(bucket)
+        pieces, local = self._where(bucket)
+        rows, size = self._reader.read(self._reader.extents(pieces, local))
         expected = int(self._buckets.cuts[bucket + 1] - self._buckets.cuts[bucket])
         if len(rows) != expected:
             raise StateError(
@@ -305,7 +350,7 @@ class _Collect:
         order = np.argsort(self._buckets.rank_keys(rows.ids))
         rows, at = rows.take(order), at[order]
         index.put(rows)
-        self._write(rows.length, at, np.frombuffer(self._data, np.uint8)[:size], writer)
+        self._write(rows.length, at, np.frombuffer(self._reader.buffer, np.uint8)[:size], writer)
         advance(size)
 
     def _write(self, length: I64, at: I64, data: Raw, writer: ShardWriter) -> None:
@@ -326,42 +371,9 @@ class _Collect:
             writer.commit(count)
             lo = hi
 
-    def _read(self, bucket: int) -> tuple[Rows, int]:
-        """Rows of a bucket in the spill's order, its frames in `self._data`, and their size."""
-        shape = {
-            "label": self._job.index.label is not None,
-            "keys": "key" in self._job.columns,
-            "parts": self._job.index.ext is not None,
-        }
-        pieces, extents, size = [], [], 0
-        for number, block in enumerate(self._blocks):
-            with open(self._spill.rows(number), "rb") as file:
-                fd = file.fileno()
-                a, b = np.frombuffer(os.pread(fd, 2 * _ENTRY, bucket * _ENTRY), "<i8").reshape(2, 4).tolist()
-                if b[_ROWS] > a[_ROWS]:
-                    pieces.append(Rows.unpack(os.pread(fd, b[_ROWS] - a[_ROWS], a[_ROWS]), **shape))
-                    extents.append((block.at + a[_DATA], b[_DATA] - a[_DATA]))
-                    size += b[_DATA] - a[_DATA]
-        if len(self._data) < size:
-            self._data = bytearray(size)
-        view, done = memoryview(self._data), 0
-        for at, count in extents:
-            _read_all(self._fd, view[done : done + count], at, self._spill.data)
-            done += count
-        return Rows.join(pieces), size
-
     def _stream(self, sample: int, writer: ShardWriter) -> None:
         sources = SourceFiles(self._job.sources, most=4)
         try:
             FRAMERS[self._job.layout.format](self._job).stream(sample, sources, writer)
         finally:
             sources.close()
-
-
-def _read_all(fd: int, target: memoryview, offset: int, name: bytes) -> None:
-    done = 0
-    while done < len(target):
-        got = os.preadv(fd, [target[done:]], offset + done)
-        if not got:
-            raise StateError("the spill file is cut short", file=name, remedy="start anew with --overwrite")
-        done += got
