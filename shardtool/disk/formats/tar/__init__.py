@@ -61,8 +61,8 @@ class _Scan:
             # what is decoded on the way is not read twice
             found = None if isinstance(self.path, Packed) else vector.columns(blocks, self.rules)
             if found is not None:
-                columns, end = found
-                return self._scanned(end, columns, self._labels(blocks, columns))
+                columns, labels, end = found
+                return self._scanned(end, columns, labels or self._labels(blocks, columns))
             walk = Walk(blocks, self.rules)
             self._read(walk)
             self.samples.finish()

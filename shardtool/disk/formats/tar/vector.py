@@ -23,14 +23,18 @@ from .search import first_nonzero
 LEAST = 1 << 18  # a smaller archive is read plainly before numpy is under way
 LARGE = 1 << 16  # bytes of a mean member from which on the plain scan is as fast: it skips payloads
 JUDGE = 1 << 23  # the mean is judged when so many bytes have been passed
-PIECE = 1 << 20  # bytes read at a time: still in the second-level cache when they are looked at
+PIECE = 1 << 19  # bytes read at a time: still in the second-level cache when they are looked at
 BATCH = 4096  # headers understood at a time
 MANY = 256  # more extensions than this are not ordinary
 
 I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
-Found = tuple[Columns, int]  # columns of all samples, byte behind the last member
+F64 = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Labels = list[bytes | None]
+# columns of all samples, their labels if they could be read on the way, byte behind the last member
+Found = tuple[Columns, Labels | None, int]
 
 _WORDS = BLOCK // 8
 _WORD = np.dtype("<u8")
@@ -39,7 +43,7 @@ _DOT, _SLASH, _UNDERSCORE = b"./_"
 # Bytes 256 to 263: the last of the link, the magic "ustar", and two that differ between POSIX and GNU.
 _MAGIC_WORD = 32
 _MAGIC_MASK, _MAGIC = (np.uint64(int.from_bytes(text, "little")) for text in (b"\xff" * 6, b"\0ustar"))
-_OCTAL = 8.0 ** np.arange(10, -1, -1)  # of 11 digits: below 2^33, exact in a double
+_OCTAL: F64 = np.ldexp(1.0, np.arange(30, -1, -3))  # of 11 digits: below 2^33, exact in a double
 _BYTES, _PAIRS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
 # Odd numbers, one for each word of a key: powers of 2^64 / golden ratio.
 _FACTORS = np.array([pow(0x9E3779B97F4A7C15, k, 1 << 64) for k in range(1, _WIDEST // 8 + 1)], np.uint64)
@@ -56,10 +60,11 @@ def columns(blocks: Blocks, rules: Rules) -> Found | None:
     """
     if blocks.size < LEAST:
         return None
-    members = _Members()
+    members = _Members(None if rules.label is None else rules.label.encode("utf-8", "surrogateescape"))
     try:
         end = _read(blocks, members)
-        return members.columns(rules), end
+        made = members.columns(rules)
+        return made, members.labels(made), end
     except _Unusual:
         return None
 
@@ -67,17 +72,20 @@ def columns(blocks: Blocks, rules: Rules) -> Found | None:
 def _read(blocks: Blocks, members: _Members) -> int:
     """All members; returns where the last one ends, behind which there are only zeros."""
     heads = np.empty((BATCH + PIECE // BLOCK, _WORDS), _WORD)  # [k, 64]: one row a header
+    bodies = np.empty_like(heads) if members.labels_wanted else heads[:0]  # the block behind each header
     places: list[I64] = []  # where the headers in `heads` are in the file
     count = end = 0
     for offset, words, here in _pieces(blocks):
         np.take(words, here, axis=0, out=heads[count : count + len(here)], mode="clip")
+        if members.labels_wanted:
+            np.take(words, here + 1, axis=0, out=bodies[count : count + len(here)], mode="clip")
         places.append(offset + here * BLOCK)
         count += len(here)
         if count >= BATCH:
-            end = members.add(heads[:count], np.concatenate(places), end)
+            end = members.add(heads[:count], bodies[:count], np.concatenate(places), end)
             places, count = [], 0
     if count:
-        end = members.add(heads[:count], np.concatenate(places), end)
+        end = members.add(heads[:count], bodies[:count], np.concatenate(places), end)
     # with less than two blocks of zeros behind the last member there is something to say
     if not end or blocks.size - end < END_MARKER or first_nonzero(blocks, end) >= 0:
         raise _Unusual
@@ -97,7 +105,8 @@ def _pieces(blocks: Blocks) -> Iterator[tuple[int, U64, I64]]:
         room = min(PIECE, blocks.size - at) // BLOCK
         blocks.read_into(view[: room * BLOCK], at)
         words = buffer[:room]
-        here = np.flatnonzero((words[:, _MAGIC_WORD] & _MAGIC_MASK) == _MAGIC)
+        # the last block is none of them: what follows its header has to be there too
+        here = np.flatnonzero((words[:-1, _MAGIC_WORD] & _MAGIC_MASK) == _MAGIC)
         if not len(here) or here[0]:
             return
         yield at, words, here
@@ -119,7 +128,11 @@ def _octal(digits: bytes) -> int:
 class _Members:
     """Columns of the members of one archive under construction, batch by batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, label: bytes | None) -> None:
+        self.labels_wanted = label is not None
+        self._label = label
+        self._values: list[bytes] = []  # labels
+        self._labelled: list[I64] = []  # members that hold them
         self._count = 0
         self._offset: list[I64] = []
         self._size: list[I64] = []
@@ -130,8 +143,10 @@ class _Members:
         self._exts: list[bytes] = []  # by code
         self._last = np.zeros(_WIDEST // 8, _WORD)  # key of the member before, filled with NULs
 
-    def add(self, heads: U64, offset: I64, begin: int) -> int:
+    def add(self, heads: U64, bodies: U64, offset: I64, begin: int) -> int:
         """The next k members by their headers, u64[k, 64]; returns where the last one ends.
+
+        `bodies`: the block behind each header, u64[k, 64], when labels are wanted.
 
         Every member must end where the next one begins, the first at `begin`: else what looked like a header was
         none, or what is one did not look like it.
@@ -143,7 +158,10 @@ class _Members:
         _require(offset[0] == begin and bool((end[:-1] == offset[1:]).all()))
         names, length = _names(raw)
         dot = _first_dots(names)
-        self._code.append(self._codes(names, dot, length))
+        code = self._codes(names, dot, length)
+        if self._label in self._exts:
+            self._add_labels(bodies.view(np.uint8), np.flatnonzero(code == self._exts.index(self._label)), size)
+        self._code.append(code)
         names *= np.arange(names.shape[1]) < dot[:, None]  # leaves the keys
         begins = self._begins(names.view(_WORD))
         chosen = np.flatnonzero(begins)
@@ -169,16 +187,16 @@ class _Members:
         while unknown.any():
             if known == len(self._exts):
                 self._exts.append(text[int(np.argmax(unknown))].tobytes().rstrip(b"\0"))
-            ext = np.frombuffer(self._exts[known].ljust(width, b"\0"), _WORD)
-            if len(ext) == words.shape[1]:
-                same = _rows_equal(words, ext)
+            ext = self._exts[known]
+            if len(ext) <= width:
+                same = _rows_equal(words, np.frombuffer(ext.ljust(width, b"\0"), _WORD))
                 code[same] = known
                 unknown &= ~same
             known += 1
             _require(known <= MANY)
         return code
 
-    def _begins(self, words: U64) -> npt.NDArray[np.bool_]:
+    def _begins(self, words: U64) -> Flags:
         """Which members have another key than the one before; `words`: keys, [k, w]."""
         count, width = words.shape
         begins = np.zeros(count, bool)
@@ -194,6 +212,30 @@ class _Members:
         self._keys.append(Ragged(keys[keys != 0], first))
         words = keys.view(_WORD)
         self._hashes.append((words * _FACTORS[: words.shape[1]]).sum(axis=1, dtype=np.uint64))
+
+    def _add_labels(self, bodies: U8, members: I64, sizes: I64) -> None:
+        """Payloads of these members of the batch."""
+        sizes = sizes[members]
+        width = int(sizes.max(initial=0))
+        if width > BLOCK:
+            self.labels_wanted, self._label = False, None
+            return
+        text = bodies[members, :width].tobytes()
+        starts = range(0, len(text), width) if width else [0] * len(members)
+        self._values += [text[a : a + n].strip() for a, n in zip(starts, sizes.tolist(), strict=True)]
+        self._labelled.append(members + self._count)
+
+    def labels(self, c: Columns) -> Labels | None:
+        """The label of every sample (None: it has none), once all members were added; None when they were not
+        asked for, or one is longer than a block."""
+        if not self.labels_wanted:
+            return None
+        labels: Labels = [None] * (len(c.first) - 1)
+        members = np.concatenate([np.zeros(0, np.int64), *self._labelled])
+        owners = np.searchsorted(c.first, members, side="right") - 1
+        for owner, value in zip(owners.tolist(), self._values, strict=True):
+            labels[owner] = value
+        return labels
 
     def columns(self, rules: Rules) -> Columns:
         """Columns of everything that was added. Raises _Unusual where a policy has to decide."""
@@ -246,7 +288,7 @@ def _sums(heads: U64) -> I64:
     return ((total & np.uint64(0xFFFFFFFF)) + (total >> np.uint64(32))).astype(np.int64)
 
 
-def _numbers(digits: U8, powers: npt.NDArray[np.float64]) -> I64:
+def _numbers(digits: U8, powers: F64) -> I64:
     """Octal numbers, one a row."""
     value = digits - np.uint8(48)  # below '0' it wraps around
     _require(int(value.max()) < 8)
@@ -285,13 +327,13 @@ def _first_dots(names: U8) -> I64:
         width = names.shape[1]
         last = np.where(slashes.any(axis=1), width - 1 - slashes[:, ::-1].argmax(axis=1), -1)
         dots &= np.arange(width) > last[:, None]
-    dot = dots.argmax(axis=1)
+    dot: I64 = dots.argmax(axis=1)
     _require(bool(dots[np.arange(len(dots)), dot].all()))
     return dot
 
 
-def _rows_equal(words: U64, row: U64) -> npt.NDArray[np.bool_]:
-    same = words[:, 0] == row[0]
+def _rows_equal(words: U64, row: U64) -> Flags:
+    same: Flags = words[:, 0] == row[0]
     for k in range(1, len(row)):
         same &= words[:, k] == row[k]
     return same
