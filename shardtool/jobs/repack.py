@@ -21,6 +21,7 @@ from ..base.reporting import Reporter
 from ..base.units import show_size
 from ..disk.engines import ENGINES
 from ..disk.engines.job import CopyJob, SourceFile
+from ..disk.engines.mapped import worth_mapping
 from ..disk.exports import EXPORTS
 from ..disk.files import fsync_folder, publish, remove
 from ..disk.journal import FOLDER, Journal
@@ -372,7 +373,7 @@ def _copy(folder: bytes, plan: _Plan, journal: Journal, reporter: Reporter) -> t
             journal.write_receipt(receipt)
             return receipt
 
-        for shard, receipt in run_tasks(one, missing, options.jobs, reporter.advance):
+        for shard, receipt in run_tasks(one, missing, options.jobs, reporter.advance, apart=job.mapped):
             receipts[shard] = receipt
     reporter.finish()
     return [receipts[shard] for shard in range(layout.shards)], resumed
@@ -387,10 +388,12 @@ def copy_job(
     columns = index_columns(index, layout, laid_out.largest_frame, largest_part)
     if laid_out.keys.mode != NONE:
         columns.update({"key": "|u1", "key_end": "<i8"})
+    sizes = np.array([file.size for file in scan.source_files], np.int64)
+    mapped = worth_mapping(sizes, index.samples, (options.memory or 0) - laid_out.cost.peak_ram_bytes)
     return CopyJob(
         layout=layout, index=index, keys=laid_out.keys, names=names, out=out, work=work,
         sources=scan.source_files,
-        verify=options.rules.verify, digests=options.digests, columns=columns, chunk=laid_out.chunk,
+        verify=options.rules.verify, digests=options.digests, columns=columns, chunk=laid_out.chunk, mapped=mapped,
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from ..shardindex import write_index
 from ..writer import ShardWriter
 from .frames import FRAMERS, Reads
 from .job import CopyJob, SourceFiles
+from .mapped import MappedSources
 
 Advance = Callable[[int], None]
 
@@ -31,12 +32,28 @@ def gather(job: CopyJob) -> Iterator[Callable[[int, Advance], Receipt]]:
     most = int(job.layout.shard_bytes.max(initial=0))
     writer = ShardWriter(min(job.chunk, most + 512), job.digests)
     try:
-        yield functools.partial(_write_shard, job, writer)
+        yield functools.partial(_write_shard, job, writer, _Reader(job))
     finally:
         writer.close()
 
 
-def _write_shard(job: CopyJob, writer: ShardWriter, shard: int, advance: Advance) -> Receipt:
+class _Reader:
+    """Fetches the frames of a window: through mappings, or read by read. Belongs to one process."""
+
+    def __init__(self, job: CopyJob) -> None:
+        self._job = job
+        self._mapped: MappedSources | None = None
+
+    def read(self, sources: SourceFiles, reads: Reads, view: memoryview) -> None:
+        if not self._job.mapped:
+            _read(sources, reads, view)
+            return
+        if self._mapped is None:
+            self._mapped = MappedSources(self._job.sources)
+        self._mapped.read(reads, np.frombuffer(view, np.uint8))
+
+
+def _write_shard(job: CopyJob, writer: ShardWriter, reader: _Reader, shard: int, advance: Advance) -> Receipt:
     """Write, sync and publish one shard and its index."""
     layout = job.layout
     lo, hi = int(layout.cuts[shard]), int(layout.cuts[shard + 1])
@@ -44,7 +61,7 @@ def _write_shard(job: CopyJob, writer: ShardWriter, shard: int, advance: Advance
     sources = SourceFiles(job.sources)
     try:
         writer.begin(temporary)
-        _copy(job, sources, writer, lo, hi, advance)
+        _copy(job, sources, reader, writer, lo, hi, advance)
         if layout.format == "tar":
             writer.write(bytes(int(tar_file_bytes(writer.bytes)) - writer.bytes))
         writer.end()
@@ -63,7 +80,9 @@ def _write_shard(job: CopyJob, writer: ShardWriter, shard: int, advance: Advance
     )  # fmt: skip
 
 
-def _copy(job: CopyJob, sources: SourceFiles, writer: ShardWriter, lo: int, hi: int, advance: Advance) -> None:
+def _copy(
+    job: CopyJob, sources: SourceFiles, reader: _Reader, writer: ShardWriter, lo: int, hi: int, advance: Advance
+) -> None:
     framer = FRAMERS[job.layout.format](job)
     while lo < hi:
         view = writer.space()
@@ -72,7 +91,7 @@ def _copy(job: CopyJob, sources: SourceFiles, writer: ShardWriter, lo: int, hi: 
         place = place - place[0]
         size = int(place[-1])
         if size <= len(view):
-            _read(sources, framer.plan(ids, place), view)
+            reader.read(sources, framer.plan(ids, place), view)
             framer.finish(np.frombuffer(view, np.uint8), view, sources)
             writer.commit(size)
         else:

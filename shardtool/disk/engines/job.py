@@ -48,6 +48,7 @@ class CopyJob:
     digests  algorithms of hashlib besides xxh3-128
     columns  index column -> dtype
     chunk    bytes of the output buffer
+    mapped   read the sources through mappings (workers must be processes of their own)
     """
 
     layout: Layout
@@ -61,6 +62,7 @@ class CopyJob:
     digests: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
     chunk: int = 4 << 20
+    mapped: bool = False
 
     def temporary(self, shard: int, suffix: str) -> bytes:
         """Where a file of this shard is written before it has its name."""
