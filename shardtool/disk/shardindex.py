@@ -126,5 +126,5 @@ def _totals(job: CopyJob, lo: int, hi: int) -> tuple[int, int]:
         if job.index.first is not None:
             parts += int((job.index.first.take(ids + 1) - job.index.first.take(ids)).sum())
         if "key" in job.columns:
-            key_bytes += len(job.keys.take(ids).data)
+            key_bytes += int(job.keys.lengths(ids).sum())
     return parts, key_bytes

@@ -43,10 +43,18 @@ class OutputKeys:
         prefixes = Ragged.of(source_prefix(source.name) for source in self.index.sources)
         return Ragged.glue(prefixes.take(self.index.source_of(ids)), keys.take(ids))
 
+    def lengths(self, ids: I64) -> I64:
+        """Bytes of the keys of the samples `ids`, int64[k]."""
+        if self.mode != KEEP or self.index.keys is None:
+            return self.take(ids).lengths()
+        first = self.index.keys.first
+        return first[ids + 1] - first[ids]
+
     def part_names(self, ids: I64, parts: I64, begin: I64) -> Ragged:
         """'<key>.<field>' of every part of the samples `ids`; `parts` and `begin` as Index.parts_of gives them."""
         assert self.index.ext is not None
-        return part_names(self.take(ids), begin, self.index.ext.take(parts), self.index.exts)
+        keys = self.take(np.repeat(ids, np.diff(begin)))  # one for each part
+        return _with_fields(keys, self.index.ext.take(parts), self.index.exts)
 
     def part_head_bytes(self, ids: I64, parts: I64, begin: I64) -> I64:
         """Bytes of the tar header of every part, int64[q], without its name where the name is short."""
@@ -57,7 +65,11 @@ class OutputKeys:
 def part_names(keys: Ragged, begin: I64, ext: npt.NDArray[np.uint32], exts: tuple[bytes, ...]) -> Ragged:
     """'<key>.<field>' of every part; part k has field exts[ext[k]]."""
     rows = np.repeat(np.arange(len(keys), dtype=np.int64), np.diff(begin))
-    return Ragged.glue(keys.take(rows), _fields(exts).take(ext.astype(np.int64)))
+    return _with_fields(keys.take(rows), ext, exts)
+
+
+def _with_fields(keys: Ragged, ext: npt.NDArray[np.uint32], exts: tuple[bytes, ...]) -> Ragged:
+    return Ragged.glue(keys, _fields(exts).take(ext.astype(np.int64)))
 
 
 def part_head_bytes(keys: Ragged, begin: I64, ext: npt.NDArray[np.uint32], exts: tuple[bytes, ...]) -> I64:

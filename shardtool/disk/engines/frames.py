@@ -134,6 +134,7 @@ class TarFramer:
         before = np.cumsum(frame) - frame
         to = before + np.repeat(place[:-1] - before[begin[:-1]], np.diff(begin))
         self._to, self._body, self._size, self._parts = to, to + head, size, parts
+        self._stop = int(place[-1])
         source = np.repeat(index.source_of(ids), np.diff(begin))
         self._source = source
         self._sparse = [k for k, part in enumerate(parts.tolist()) if part in index.sparse] if index.sparse else []
@@ -165,14 +166,14 @@ class TarFramer:
 
     def _pad(self, raw: Raw) -> None:
         """Zeros behind every part, and over the header that follows, which is laid only then: so that all are of one
-        length and numpy can write them in one call."""
+        length, and numpy can write them in one call. Nothing behind the window is touched."""
         end = self._body + self._size
-        fits = int(np.searchsorted(end, len(raw) - BLOCK, side="right"))
-        padded = end[:fits][self._size[:fits] % BLOCK > 0]
+        within = int(np.searchsorted(end, self._stop - BLOCK, side="right"))  # the last part has no header behind it
+        padded = end[:within][self._size[:within] % BLOCK > 0]
         if len(padded):
             items = np.ndarray(len(raw) - BLOCK + 1, np.dtype((np.void, BLOCK)), raw, strides=(1,))
             items[padded] = np.zeros((), items.dtype)
-        for k in range(fits, len(end)):
+        for k in range(within, len(end)):
             raw[end[k] : end[k] + -int(self._size[k]) % BLOCK] = 0
 
     def _lay_heads(self, raw: Raw) -> None:
