@@ -25,7 +25,7 @@ def index_name(shard_name: str) -> str:
     return f"{FOLDER}/{shard_name}.index"
 
 
-def index_columns(index: Index, layout: Layout, largest_frame: int, largest_part: int) -> dict[str, str]:
+def index_columns(index: Index, layout: Layout, largest_frame: int) -> dict[str, str]:
     """Column -> dtype, the same for all shards: as narrow as the whole output allows."""
     columns = {
         "offset": "<i8",
@@ -41,7 +41,7 @@ def index_columns(index: Index, layout: Layout, largest_frame: int, largest_part
         columns["part_end"] = "<i8"
         columns["part_ext"] = "<u2" if len(index.exts) <= 1 << 16 else "<u4"
         columns["part_offset"] = "<i8"
-        columns["part_size"] = _narrow(largest_part)
+        columns["part_size"] = _narrow(largest_frame)
     return columns
 
 

@@ -12,6 +12,7 @@ from ..layout.manifest import encode_name
 from ..layout.rules import Rules
 
 DEFAULT_SHARD_SIZE = 256 << 20
+LEAST_MEMORY = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class RepackOptions:
 
     format         'tar', 'tfrecord', or None: as the source
     shards, shard_size (bytes), shard_samples  limits; none given: shard_size 256 MiB
+    balance        'samples' or 'bytes': what shards have alike
     order          'shuffle' or 'source'
     keys           'auto', 'keep', 'source' or 'ordinal'
     exports        kinds of index files for other loaders
@@ -27,12 +29,14 @@ class RepackOptions:
     memory         bytes the job may allocate over all processes; None: half of what there is
     jobs           processes; None: the cores this process may use
     engine         'auto' or a name from ENGINES
+    work_dir       folder for bulk data of the run (spool, spill); None: in OUT
     """
 
     format: str | None = None
     shards: int | None = None
     shard_size: int | None = None
     shard_samples: int | None = None
+    balance: str = "samples"
     seed: int = 0
     order: str = "shuffle"
     name: str = "shard"
@@ -44,6 +48,7 @@ class RepackOptions:
     memory: int | None = None
     jobs: int | None = None
     engine: str = "auto"
+    work_dir: str | None = None
     source: SourceOptions = field(default_factory=SourceOptions)
     rules: Rules = field(default_factory=Rules)
 
@@ -61,6 +66,8 @@ class RepackOptions:
                 f"--name {self.name!r} cannot begin a shard's name",
                 remedy="use a name without '/', not beginning with '.', '_' or '-'",
             )
+        if self.memory is not None and self.memory < LEAST_MEMORY:
+            raise UsageError(f"--memory {self.memory} is less than 64 MiB", remedy="give at least --memory 64MiB")
         for algorithm in self.digests:
             if algorithm not in ("sha256", "md5"):
                 raise UsageError(f"--digest {algorithm!r} is none of sha256, md5")
@@ -69,7 +76,8 @@ class RepackOptions:
     def limits(self) -> Limits:
         """What was asked of the shards."""
         none = self.shards is None and self.shard_size is None and self.shard_samples is None
-        return Limits(self.shards, DEFAULT_SHARD_SIZE if none else self.shard_size, self.shard_samples)
+        size = DEFAULT_SHARD_SIZE if none else self.shard_size
+        return Limits(self.shards, size, self.shard_samples, self.balance)
 
     def public(self) -> dict[str, Any]:
         """All that decides bytes of the output, for manifest and journal."""
@@ -78,6 +86,7 @@ class RepackOptions:
             "shards": self.shards,
             "shard_size": self.limits.bytes,
             "shard_samples": self.shard_samples,
+            "balance": self.balance,
             "seed": self.seed % (1 << 64),
             "order": self.order,
             "name": self.name,

@@ -340,7 +340,8 @@ class _Listed(_Work):
         if manifest.order == SHUFFLE:
             if manifest.seed is None:
                 add(self.name, f'order {SHUFFLE} needs a "seed"')
-            if manifest.shards and not np.array_equal(
+            by_count = manifest.options.get("balance", "samples") == "samples"
+            if by_count and manifest.shards and not np.array_equal(
                 manifest.shard_samples, floor_sizes(manifest.samples, len(manifest.shards))
             ):
                 add(self.name, "the samples of the shards are not those of the floor cut, floor(k * n / N)")

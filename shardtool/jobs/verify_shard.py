@@ -22,6 +22,7 @@ from ..disk.indexfile import ShardIndex
 from ..disk.payloads import sample_digests
 from ..disk.readers import READERS
 from ..disk.scanned import Scanned
+from ..disk.slim import slim
 from ..disk.sources import Input
 from ..layout.checks import first_descent, first_outside, sort_keys_of
 from ..layout.frames import pad512
@@ -214,7 +215,7 @@ class _Shard:
     def _samples(self, scanned: Scanned) -> None:
         name = os.fsencode(self.receipt.name)
         file = Input(self.path, name, self.task.manifest.format, self.out.bytes, 0, 0)
-        index = assemble([file], [scanned], Rules())
+        index = assemble([file], [slim(scanned)], Rules())
         self.out.fields, self.out.field_sets = fields_of(index), field_sets(index)
         if scanned.keys is not None:
             self.out.key_hashes = hashes_of(scanned.keys)

@@ -12,22 +12,20 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ...layout.frames import tar_file_bytes
 from ...layout.manifest import Receipt
-from ..digests import XXH3
-from ..files import rename
 from ..shardindex import write_index
 from ..writer import ShardWriter
 from .frames import FRAMERS, Reads
 from .job import CopyJob, SourceFiles
 from .mapped import MappedSources
+from .shards import finish_shard
 
 Advance = Callable[[int], None]
 
 
 @contextlib.contextmanager
-def gather(job: CopyJob) -> Iterator[Callable[[int, Advance], Receipt]]:
-    """What writes one shard after the other of this job."""
+def gather(job: CopyJob, jobs: int, advance: Advance) -> Iterator[Callable[[int, Advance], Receipt]]:
+    """What writes one shard after the other of this job. See ENGINES."""
     # Thread and buffers come with the first shard: in a worker, after its fork.
     most = int(job.layout.shard_bytes.max(initial=0))
     writer = ShardWriter(min(job.chunk, most + 512), job.digests)
@@ -55,29 +53,16 @@ class _Reader:
 
 def _write_shard(job: CopyJob, writer: ShardWriter, reader: _Reader, shard: int, advance: Advance) -> Receipt:
     """Write, sync and publish one shard and its index."""
-    layout = job.layout
-    lo, hi = int(layout.cuts[shard]), int(layout.cuts[shard + 1])
+    lo, hi = int(job.layout.cuts[shard]), int(job.layout.cuts[shard + 1])
     temporary = job.temporary(shard, "data")
     sources = SourceFiles(job.sources)
     try:
         writer.begin(temporary)
         _copy(job, sources, reader, writer, lo, hi, advance)
-        if layout.format == "tar":
-            writer.write(bytes(int(tar_file_bytes(writer.bytes)) - writer.bytes))
-        writer.end()
-        index = write_index(job, shard)  # while the disk takes the last buffers
-        digests = writer.finish()
+        return finish_shard(job, shard, writer, temporary, lambda: write_index(job, shard))
     finally:
         writer.abort()
         sources.close()
-    if writer.bytes != layout.shard_bytes[shard]:
-        raise AssertionError(f"shard {shard} has {writer.bytes} bytes, the layout says {layout.shard_bytes[shard]}")
-    name = job.names[shard]
-    rename(temporary, job.out + b"/" + name.encode())
-    return Receipt(
-        shard=shard, name=name, samples=hi - lo, bytes=writer.bytes,
-        digest=f"{XXH3}:{digests.pop(XXH3)}", digests=digests, index=index,
-    )  # fmt: skip
 
 
 def _copy(
