@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..layout.frames import pad512, tar_head_bytes
+from ..layout.frames import pad512
 from ..layout.index import I64, Index, windows
-from ..layout.keys import part_names
+from ..layout.keys import part_head_bytes
 from ..layout.layout import Layout
 from ..layout.rows import Rows, rows_of
 from .indexfile import IndexWriter
@@ -88,7 +88,7 @@ class ShardIndexWriter:
         put, at = self._file.put, self._parts
         assert rows.keys is not None and rows.ext is not None and rows.size is not None
         padded = pad512(rows.size)
-        head = tar_head_bytes(part_names(rows.keys, begin, rows.ext, self._exts))
+        head = part_head_bytes(rows.keys, begin, rows.ext, self._exts)
         put("part_end", self._rows, begin[1:] + at)
         put("part_ext", at, rows.ext)
         put("part_offset", at, np.cumsum(head + padded) - padded + self._bytes)
@@ -126,5 +126,5 @@ def _totals(job: CopyJob, lo: int, hi: int) -> tuple[int, int]:
         if job.index.first is not None:
             parts += int((job.index.first.take(ids + 1) - job.index.first.take(ids)).sum())
         if "key" in job.columns:
-            key_bytes += len(job.keys.take(ids).data)
+            key_bytes += int(job.keys.lengths(ids).sum())
     return parts, key_bytes
