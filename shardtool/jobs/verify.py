@@ -19,6 +19,7 @@ from ..base.reporting import Reporter
 from ..disk.claims import claims, is_junk
 from ..disk.content import content_of, scan_content
 from ..disk.exports import EXPORTS
+from ..disk.exports.dali_wds import OPTION, VERSIONS
 from ..disk.files import read_small
 from ..disk.indexfile import ShardIndex
 from ..disk.journal import FOLDER as WORK_FOLDER
@@ -45,7 +46,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "on_corrupt": ("error", "skip", "resync"), "on_duplicate": ("error", "first", "last"),
     "on_unsafe_name": ("error", "skip"), "group": ("adjacent", "archive"),
     "keys": ("auto", *sorted({KEEP, SOURCE, ORDINAL})), "from": (None, "tar", "tfrecord", "folder"),
-    "label_from": (None, "dir"),
+    "label_from": (None, "dir"), OPTION: VERSIONS,
     **dict.fromkeys(
         ("ignore_zeros", "ignore_trailing", "allow_case_collision", "allow_incomplete", "strict", "verify"),
         (False, True),
