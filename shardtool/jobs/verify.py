@@ -150,11 +150,18 @@ class _Work:
             reader = READERS.get(name)
             if reader is None:
                 raise UsageError(f"--reader {name!r} is none of {', '.join(sorted(READERS))}")
-            if not reader.installed:
+            if reader.missing:
+                package = reader.missing[0]
                 raise UsageError(
-                    f"--reader {name}: the package {reader.package} is not installed",
-                    remedy=f"pip install {reader.package}",
+                    f"--reader {name}: the package {package} is not installed",
+                    remedy=f"pip install {reader.install[0] if package == reader.packages[0] else package}",
                 )
+            for other in reader.not_with:
+                if other in self.options.readers:
+                    raise UsageError(
+                        f"--reader {name} and {other} cannot be loaded into one process",
+                        why="both define the same messages of protobuf", remedy="run verify once with each",
+                    )  # fmt: skip
             if format in reader.formats:
                 usable.append(name)
             else:

@@ -394,11 +394,13 @@ def hashes_of(keys: Ragged) -> U64:
 def check_reader(name: str, path: bytes, file: str, scanned: Scanned, findings: FindingList) -> tuple[int, int]:
     """Open a shard with a real library; (samples it gave, samples that differ from ours)."""
     reader = READERS[name]
-    ours = sample_digests(path, os.fsencode(file), scanned, fold_case=reader.fold_case)
+    ours = sample_digests(
+        path, os.fsencode(file), scanned, fold_case=reader.fold_case, skip_empty=reader.skip_empty
+    )
     keys = None if scanned.keys is None else iter(scanned.keys)
     count = differ = 0
     try:
-        for key, content in reader.samples(path):
+        for key, content in reader.samples(path, scanned.exts):
             if count < len(ours):
                 own_key = None if keys is None else next(keys)
                 wrong = _differs(key, content, own_key, ours[count])
