@@ -68,7 +68,9 @@ def png(k):
 def fields(k):
     """Sizes around the blocks of a tar; one field without bytes now and then."""
     data = random.Random(k).randbytes((0, 1, 511, 512, 513, 2000)[k % 6])
-    return {"png": png(k), "cls": b"%d" % (k % 3), "bin": data, "txt": f"sample {k} größe".encode()}
+    return {
+        "png": png(k), "cls": b"%d" % (k % 3), "bin": data, "num": b"%04d" % k, "txt": f"sample {k} größe".encode()
+    }  # fmt: skip
 
 
 def varint(value):
