@@ -15,6 +15,7 @@ import struct
 import zlib
 
 from shardtool.base.reporting import Reporter
+from shardtool.disk.readers import READERS
 from shardtool.jobs.options import RepackOptions
 from shardtool.jobs.repack import repack
 from shardtool.layout.manifest import Manifest
@@ -146,6 +147,15 @@ def digest(sample):
     key, content = sample
     parts = sorted(content.items()) if isinstance(content, dict) else [("", content)]
     return hashlib.sha256(repr((key, parts)).encode()).hexdigest()
+
+
+def by_reader(name, of):
+    """Samples as `verify --reader` takes them: shard by shard."""
+    names = tuple(sorted(of.contents[0])) if of.flavour in TARS else ()
+    for shard in of.shards:
+        for key, content in READERS[name].samples(shard.encode(), tuple(map(str.encode, names))):
+            plain = {k.decode(): v for k, v in content.items()} if isinstance(content, dict) else content
+            yield (None if key is None else key.decode()), plain
 
 
 @dataclasses.dataclass(frozen=True)

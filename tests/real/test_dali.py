@@ -7,8 +7,7 @@ from shardtool.disk.readers import READERS
 from shardtool.jobs.manifest import ManifestOptions, add_exports
 from shardtool.loaders import loader_class
 from shardtool.schedule.world import World
-from tests.real.sets import SAMPLES, TARS, example, judge, values
-from tests.real.test_default import by_reader
+from tests.real.sets import SAMPLES, TARS, by_reader, example, judge, values
 
 pytestmark = pytest.mark.real
 

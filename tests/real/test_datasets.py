@@ -5,8 +5,7 @@ import os
 
 import pytest
 
-from tests.real.sets import TARS, judge
-from tests.real.test_default import by_reader
+from tests.real.sets import TARS, by_reader, judge
 
 pytestmark = pytest.mark.real
 

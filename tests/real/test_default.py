@@ -12,8 +12,7 @@ import tfrecord
 import webdataset
 from tfrecord.reader import tfrecord_iterator
 
-from shardtool.disk.readers import READERS
-from tests.real.sets import RECORDS, TARS, in_folder, judge, values
+from tests.real.sets import RECORDS, SAMPLES, TARS, by_reader, in_folder, judge, values
 
 T = TypeVar("T")
 
@@ -35,15 +34,6 @@ def wids(monkeypatch):
 
 def release(package):
     return importlib.metadata.version(package)
-
-
-def by_reader(name, of):
-    """Samples as `verify --reader` takes them: shard by shard."""
-    names = tuple(sorted(of.contents[0])) if of.flavour in TARS else ()
-    for shard in of.shards:
-        for key, content in READERS[name].samples(shard.encode(), tuple(map(str.encode, names))):
-            plain = {k.decode(): v for k, v in content.items()} if isinstance(content, dict) else content
-            yield (None if key is None else key.decode()), plain
 
 
 @pytest.mark.parametrize("flavour", TARS)
@@ -119,4 +109,4 @@ def test_tfrecord_decodes_our_examples(records):
                 "image": [bytes(row["image"])], "label": row["label"].tolist(),
                 "scores": row["scores"].tolist(), "tags": row["tags"].tolist(),
             }  # fmt: skip
-    assert found == {k - 7: values(k) for k in range(45)}
+    assert found == {k - 7: values(k) for k in range(SAMPLES)}

@@ -4,7 +4,7 @@ import importlib.metadata
 
 import pytest
 
-from tests.real.sets import TARS, judge, make_set
+from tests.real.sets import TARS, judge
 
 pytestmark = pytest.mark.real
 
@@ -39,10 +39,9 @@ def test_random_access_by_the_export(energon, tars, flavour):
     judge("Energon (by number)", release(), of, got, "energon", of.samples)
 
 
-def loop_of(folder, *, training, ranks=1, rank=0, workers=0):
+def loop_of(folder, ranks, rank, workers):
     """The loader that a training uses, over this rank's part of an epoch; raw bytes, no batches."""
     from megatron.energon import Cooker, DefaultTaskEncoder, WorkerConfig, get_loader, get_train_dataset, stateless
-    from megatron.energon import get_val_dataset
 
     class Encoder(DefaultTaskEncoder):
         decoder = None
@@ -54,14 +53,10 @@ def loop_of(folder, *, training, ranks=1, rank=0, workers=0):
         def encode_batch(self, batch):
             return batch
 
-    settings = {
-        "worker_config": WorkerConfig(rank=rank, world_size=ranks, num_workers=workers), "batch_size": 1,
-        "task_encoder": Encoder(),
-    }  # fmt: skip
-    if training:
-        more = {"shuffle_buffer_size": None, "max_samples_per_sequence": None, "repeat": False}
-        return get_loader(get_train_dataset(str(folder), **settings, **more))
-    return get_loader(get_val_dataset(str(folder), **settings))
+    return get_loader(get_train_dataset(
+        str(folder), worker_config=WorkerConfig(rank=rank, world_size=ranks, num_workers=workers), batch_size=1,
+        task_encoder=Encoder(), shuffle_buffer_size=None, max_samples_per_sequence=None, repeat=False,
+    ))  # fmt: skip
 
 
 def cook(sample):
@@ -75,6 +70,6 @@ def test_every_sample_once_over_ranks(energon, tars, ranks, workers):
     of = tars("plain")
     got = []
     for rank in range(ranks):
-        for batch in loop_of(of.folder, training=True, ranks=ranks, rank=rank, workers=workers):
+        for batch in loop_of(of.folder, ranks, rank, workers):
             got += [(sample["__key__"], fields(sample)) for sample in batch]
     assert sorted(got) == sorted(of.samples)
