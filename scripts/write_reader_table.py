@@ -55,8 +55,8 @@ def main() -> None:
     rows = [row for file in options.files for row in json.loads(file.read_text(encoding="utf-8"))]
     text = written(options.page.read_text(encoding="utf-8"), rows)
     options.page.write_text(text, encoding="utf-8")
-    wrong = sorted({(row["reader"], row["flavour"]) for row in rows if row["right"] < row["all"]})
-    print(f"{len(rows)} runs; not all right: {', '.join(f'{reader} on {flavour}' for reader, flavour in wrong) or 'none'}")
+    wrong = sorted({f"{row['reader']} on {row['flavour']}" for row in rows if row["right"] < row["all"]})
+    print(f"{len(rows)} runs; not all right: {', '.join(wrong) or 'none'}")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import tfrecord
 import webdataset
 from tfrecord.reader import tfrecord_iterator
 
+from tests.real.known import readable
 from tests.real.sets import RECORDS, SAMPLES, TARS, by_reader, in_folder, judge, values
 
 T = TypeVar("T")
@@ -54,10 +55,6 @@ def test_webdataset_by_the_export(tars, flavour, suffix):
     judge("webdataset", release("webdataset"), of, got, f"webdataset ({suffix})", of.samples)
 
 
-# wids takes the name field of a header for the name: of a long name it is a part, and of a split one the end.
-LOST_BY_WIDS = ("prefixed", "long (GNU)")
-
-
 @pytest.mark.parametrize("flavour", TARS)
 def test_wids_by_the_export(tars, flavour, wids, tmp_path):
     of = tars(flavour)
@@ -70,15 +67,14 @@ def test_wids_by_the_export(tars, flavour, wids, tmp_path):
             sample = dataset[k]
             yield sample["__key__"], {n[1:]: v.read() for n, v in sample.items() if not n.startswith("__")}
 
-    readable = flavour not in LOST_BY_WIDS
-    judge("wids", release("wids"), of, got(), "wids", of.samples, readable=readable)
+    judge("wids", release("wids"), of, got(), "wids", of.samples, readable=readable("wids", flavour))
 
 
 @pytest.mark.parametrize("flavour", TARS)
 def test_wids_shard_by_shard(tars, flavour, wids):
     of = tars(flavour)
-    readable = flavour not in LOST_BY_WIDS
-    judge("wids", release("wids"), of, by_reader("wids", of), wanted=of.samples, readable=readable)
+    got = by_reader("wids", of)
+    judge("wids", release("wids"), of, got, wanted=of.samples, readable=readable("wids", flavour))
 
 
 @pytest.mark.parametrize("flavour", RECORDS)
