@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -400,16 +402,18 @@ def check_reader(name: str, path: bytes, file: str, scanned: Scanned, findings: 
     keys = None if scanned.keys is None else iter(scanned.keys)
     count = differ = 0
     try:
-        for key, content in reader.samples(path, scanned.exts):
-            if count < len(ours):
-                own_key = None if keys is None else next(keys)
-                wrong = _differs(key, content, own_key, ours[count])
-                if wrong:
-                    differ += 1
-                    if differ == 1:
-                        findings.add(file, f"{name} reads another sample than is stored", member=f"sample {count}",
-                                     why=wrong)  # fmt: skip
-            count += 1
+        # what a library prints must not stand in the middle of --json
+        with contextlib.redirect_stdout(sys.stderr):
+            for key, content in reader.samples(path, scanned.exts):
+                if count < len(ours):
+                    own_key = None if keys is None else next(keys)
+                    wrong = _differs(key, content, own_key, ours[count])
+                    if wrong:
+                        differ += 1
+                        if differ == 1:
+                            findings.add(file, f"{name} reads another sample than is stored", member=f"sample {count}",
+                                         why=wrong)  # fmt: skip
+                count += 1
     except Exception as error:
         findings.add(file, f"{name} fails on sample {count}", why=f"{type(error).__name__}: {error}")
         return count, differ + max(0, len(ours) - count)

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from shardtool.disk.readers import READERS
-from tests.real.sets import RECORDS, SAMPLES, TARS
 from tests.real.known import readable
+from tests.real.sets import RECORDS, SAMPLES, TARS
 
 pytestmark = pytest.mark.real
 
