@@ -53,7 +53,12 @@ failed (disk full, permission, memory), 130/143 stopped by SIGINT/SIGTERM.
 )  # fmt: skip
 @click.option(
     "--export", "--index", "exports", type=CommaList(), default="", metavar="KIND[,KIND...]",
-    help="Index files of loaders beside the shards: dali, dali-tfrecord, dali-wds, tfrecord, wids, webdataset.",
+    help="Index files of loaders beside the shards: dali, dali-tfrecord, dali-wds, energon, hf, open_lm, sizes, tfds, "
+    "tfrecord, webdataset, wids.",
+)  # fmt: skip
+@click.option(
+    "--dali-idx-version", type=click.Choice(["1.2", "1.1"]), default="1.2", show_default=True,
+    help="Of the export dali-wds; 1.1 has no names.",
 )  # fmt: skip
 @click.option(
     "--digest", "digests", type=CommaList(), default="", metavar="ALG[,ALG...]",

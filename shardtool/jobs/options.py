@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ..base.errors import UsageError
+from ..disk.exports.dali_wds import OPTION, VERSIONS
 from ..disk.sources import SourceOptions
 from ..layout.layout import Limits
 from ..layout.manifest import encode_name
@@ -25,6 +26,7 @@ class RepackOptions:
     order          'shuffle' or 'source'
     keys           'auto', 'keep', 'source' or 'ordinal'
     exports        kinds of index files for other loaders
+    dali_idx_version  of the export dali-wds: '1.2', or '1.1' without names
     digests        algorithms besides xxh3-128
     memory         bytes the job may allocate over all processes; None: half of what there is
     jobs           processes; None: the cores this process may use
@@ -42,6 +44,7 @@ class RepackOptions:
     name: str = "shard"
     keys: str = "auto"
     exports: tuple[str, ...] = ()
+    dali_idx_version: str = VERSIONS[0]
     digests: tuple[str, ...] = ()
     strict: bool = False
     overwrite: bool = False
@@ -72,6 +75,8 @@ class RepackOptions:
             if algorithm not in ("sha256", "md5"):
                 raise UsageError(f"--digest {algorithm!r} is none of sha256, md5")
 
+        check_idx_version(self.dali_idx_version)
+
     @property
     def limits(self) -> Limits:
         """What was asked of the shards."""
@@ -92,6 +97,7 @@ class RepackOptions:
             "name": self.name,
             "keys": self.keys,
             "exports": sorted(self.exports),
+            OPTION: self.dali_idx_version,
             "digests": sorted(self.digests),
             "label_from": self.source.label_from,
             "from": self.source.from_,
@@ -99,6 +105,12 @@ class RepackOptions:
         }
         facts.update(public_rules(self.rules))
         return facts
+
+
+def check_idx_version(version: str) -> None:
+    """UsageError for a version of DALI's index that is not written."""
+    if version not in VERSIONS:
+        raise UsageError(f"--dali-idx-version {version!r} is none of {', '.join(VERSIONS)}")
 
 
 def public_rules(rules: Rules) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from ..layout.layout import shard_names
 from ..layout.manifest import Manifest, Receipt
 from ..version import VERSION
 from . import state
-from .export import resolve_exports, write_exports
+from .export import check_names, resolve_exports, write_exports
 from .host import default_jobs, default_memory
 from .lay_out import LaidOut, lay_out
 from .options import RepackOptions
@@ -91,6 +91,8 @@ def repack(
     options = _settled(options, inputs)
     if dry_run:
         plan, seconds = _prepared(inputs, options, reporter)
+        if not inputs.compressed:  # else nothing was stored that could be looked into
+            _check_exports(plan)
         return Result(
             "dry run", None, os.path.join(out, MANIFEST), plan.laid_out, plan.laid_out.cost,
             scan_seconds=seconds, seconds=time.monotonic() - started, warnings=tuple(reporter.warnings), inputs=inputs,
@@ -188,6 +190,7 @@ def _run(folder: bytes, inputs: Inputs, options: RepackOptions, journal: Journal
     """With the lock held: from the scan to the manifest."""
     bulk = bulk_folder(journal, options.work_dir)
     plan, scan_seconds = _prepared(inputs, options, reporter, bulk)
+    _check_exports(plan)
     job = _journal_facts(plan, bulk)
     found = _found(folder)
     what = state.decide(found, job, overwrite=options.overwrite, out=folder)
@@ -220,6 +223,15 @@ def _run(folder: bytes, inputs: Inputs, options: RepackOptions, journal: Journal
         "resumed" if resumed else "written", manifest, "", plan.laid_out, plan.laid_out.cost,
         engine=plan.laid_out.cost.engine, bytes_read=total, scan_seconds=scan_seconds, resumed_shards=resumed,
     )  # fmt: skip
+
+
+def _check_exports(plan: _Plan) -> None:
+    """DataError for an export that these samples cannot have: before the copy, not behind it."""
+    if not plan.options.exports:
+        return
+    manifest = replace(_manifest(plan, [], Reporter(), shards=plan.names), fields=_fields(plan))
+    for kind in plan.options.exports:
+        EXPORTS[kind].check(manifest)
 
 
 # -- what is in OUT -------------------------------------------------------------------------------------------
@@ -304,8 +316,8 @@ def _journal_facts(plan: _Plan, bulk: bytes) -> dict[str, Any]:
     """What run.json holds: all that decides the bytes, and the files that the run will write."""
     names = [*plan.names, *map(index_name, plan.names)]
     empty = _manifest(plan, [], Reporter(), shards=plan.names)
-    for kind in plan.options.exports:
-        names += EXPORTS[kind].names(empty)
+    for files in check_names(empty, plan.options.exports).values():
+        names += files
     return {
         "layout": LAYOUT_VERSION,
         "version": VERSION,
