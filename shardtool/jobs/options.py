@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ..base.errors import UsageError
 from ..disk.sources import SourceOptions
 from ..layout.layout import Limits
-from ..layout.manifest import encode_name
+from ..layout.manifest import encode_name, public_name
 from ..layout.rules import Rules
+from .convert import TYPES, Conversion
 
 DEFAULT_SHARD_SIZE = 256 << 20
 
@@ -27,6 +30,8 @@ class RepackOptions:
     memory         bytes the job may allocate over all processes; None: half of what there is
     jobs           processes; None: the cores this process may use
     engine         'auto' or a name from ENGINES
+    rename, drop, fields, records  what is converted (docs/formats/conversion.md): old name -> new one, names, name ->
+                   'int64', 'float' or 'bytes', and 'auto', 'example' or 'raw'
     """
 
     format: str | None = None
@@ -44,6 +49,10 @@ class RepackOptions:
     memory: int | None = None
     jobs: int | None = None
     engine: str = "auto"
+    rename: Mapping[str, str] = field(default_factory=dict)
+    drop: tuple[str, ...] = ()
+    fields: Mapping[str, str] = field(default_factory=dict)
+    records: str = "auto"
     source: SourceOptions = field(default_factory=SourceOptions)
     rules: Rules = field(default_factory=Rules)
 
@@ -61,6 +70,11 @@ class RepackOptions:
                 f"--name {self.name!r} cannot begin a shard's name",
                 remedy="use a name without '/', not beginning with '.', '_' or '-'",
             )
+        for name, type in self.fields.items():
+            if type not in TYPES:
+                raise UsageError(f"--field {name}={type}: the type is none of {', '.join(sorted(TYPES))}")
+        if self.records not in ("auto", "example", "raw"):
+            raise UsageError(f"--records {self.records!r} is none of auto, example, raw")
         for algorithm in self.digests:
             if algorithm not in ("sha256", "md5"):
                 raise UsageError(f"--digest {algorithm!r} is none of sha256, md5")
@@ -70,6 +84,15 @@ class RepackOptions:
         """What was asked of the shards."""
         none = self.shards is None and self.shard_size is None and self.shard_samples is None
         return Limits(self.shards, DEFAULT_SHARD_SIZE if none else self.shard_size, self.shard_samples)
+
+    @property
+    def conversion(self) -> Conversion:
+        """The same with names as bytes."""
+        return Conversion(
+            {os.fsencode(old): os.fsencode(new) for old, new in self.rename.items()},
+            tuple(sorted(map(os.fsencode, set(self.drop)))),
+            {os.fsencode(name): type for name, type in self.fields.items()}, self.records,
+        )  # fmt: skip
 
     def public(self) -> dict[str, Any]:
         """All that decides bytes of the output, for manifest and journal."""
@@ -89,7 +112,18 @@ class RepackOptions:
             "allow_incomplete": self.source.allow_incomplete,
         }
         facts.update(public_rules(self.rules))
+        facts.update(public_conversion(self.conversion))
         return facts
+
+
+def public_conversion(conversion: Conversion) -> dict[str, Any]:
+    """A Conversion as JSON; `recorded.recorded_conversion` reads it."""
+    return {
+        "rename": {public_name(old): encode_name(new) for old, new in conversion.rename.items()},
+        "drop": [encode_name(name) for name in conversion.drop],
+        "field": {public_name(name): type for name, type in conversion.fields.items()},
+        "records": conversion.records,
+    }
 
 
 def public_rules(rules: Rules) -> dict[str, Any]:

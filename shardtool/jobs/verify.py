@@ -374,7 +374,7 @@ class _Listed(_Work):
             self.note(f"the manifest was written by shardtool {manifest.version}, this is {VERSION}")
             return
         expected = {"keys": {"mode", "unique"}, "renamed": {"keys"}}
-        found = {"keys": set(manifest.keys), "renamed": set(manifest.renamed)}
+        found = {"keys": set(manifest.keys), "renamed": set(manifest.renamed) - {"fields"}}
         if manifest.seed is not None:
             expected["options"], found["options"] = set(RepackOptions().public()), set(options)
             self._about_names(manifest)

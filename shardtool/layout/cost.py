@@ -37,11 +37,14 @@ def columns_bytes(index: Index, layout: Layout) -> int:
         total += len(index.keys.data) + 8 * samples
     if index.label is not None:
         total += 4 * samples
+    if index.kind is not None:
+        total += 9 * parts
     return total
 
 
 # Bytes of scratch for a sample of a window: ids, places, reads, names, headers (see engines/frames.py).
 _SCRATCH_A_PART = {"tfrecord": 120, "tar": 900}
+_SCRATCH_A_FEATURE = 700  # of an Example that is made (see formats/example_encode.py)
 
 
 def gather_cost(index: Index, layout: Layout, *, jobs: int, chunk: int, buffers: int, sources: int) -> Cost:
@@ -55,8 +58,9 @@ def gather_cost(index: Index, layout: Layout, *, jobs: int, chunk: int, buffers:
     mean = max(1, written // max(parts, 1))
     window_parts = min(parts, chunk // mean + 1)
     columns = columns_bytes(index, layout)
+    a_part = _SCRATCH_A_FEATURE if index.records else _SCRATCH_A_PART[layout.format]
     # the sort of the order holds the packed keys beside the ids; before the workers start
-    scratch = max(24 * layout.samples, jobs * (buffers + window_parts * _SCRATCH_A_PART[layout.format]))
+    scratch = max(24 * layout.samples, jobs * (buffers + window_parts * a_part))
     return Cost(
         engine="gather", passes=1, read_bytes=sum(s.bytes for s in index.sources), written_bytes=written,
         temporary_bytes=0, seeks=layout.samples, peak_ram_bytes=columns + scratch,

@@ -18,7 +18,8 @@ from ..digests import XXH3
 from ..files import rename
 from ..shardindex import write_index
 from ..writer import ShardWriter
-from .frames import FRAMERS, Reads
+from .framers import framer_of
+from .frames import Reads
 from .job import CopyJob, SourceFiles
 
 Advance = Callable[[int], None]
@@ -64,7 +65,7 @@ def _write_shard(job: CopyJob, writer: ShardWriter, shard: int, advance: Advance
 
 
 def _copy(job: CopyJob, sources: SourceFiles, writer: ShardWriter, lo: int, hi: int, advance: Advance) -> None:
-    framer = FRAMERS[job.layout.format](job)
+    framer = framer_of(job)
     while lo < hi:
         view = writer.space()
         until = job.layout.cut_by_bytes(lo, len(view))
