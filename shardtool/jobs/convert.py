@@ -8,6 +8,7 @@ form comes to. docs/formats/conversion.md has the rules.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +26,9 @@ from ..disk.formats.example_parse import BYTES, FLOAT, INT64, Parsed, parse_file
 from ..disk.formats.tar.names import ignored_as, split, unsafe
 from ..disk.formats.values import NPY_HEAD, computed
 from ..disk.runners import Advance, run_tasks
-from ..layout.example import KEY
+from ..disk.scanned import Scanned
+from ..disk.sources import Inputs
+from ..layout.example import KEY, varint_bytes
 from ..layout.fields import repeated_field, with_fields, without_fields
 from ..layout.index import FLOAT_NPY, I64, INT64_NPY, INT64_TEXT, SPAN, TO_FLOAT, TO_INT64, Index
 from ..layout.keys import first_repeated
@@ -48,12 +51,14 @@ class Conversion:
     drop     fields that are left out
     fields   field -> 'int64', 'float' or 'bytes': its type in a tf.train.Example
     records  'auto': records are Examples when all are; 'example': they must be; 'raw': they are not looked into
+    names    member -> the name that it had as a feature; where a sample has such a member and nothing else is asked
     """
 
     rename: Mapping[bytes, bytes] = field(default_factory=dict)
     drop: tuple[bytes, ...] = ()
     fields: Mapping[bytes, str] = field(default_factory=dict)
     records: str = "auto"
+    names: Mapping[bytes, bytes] = field(default_factory=dict)
 
     @property
     def asked(self) -> bool:
@@ -204,8 +209,7 @@ def _fields(
     index = scan.index
     records = format == "tfrecord"
     known = [*index.exts, KEY] if records and KEY in conversion.drop else list(index.exts)
-    default = _way_back(scan) if records else {}
-    new = new_names(known, conversion, default)[: len(index.exts)]
+    new = new_names(known, conversion, conversion.names if records else {})[: len(index.exts)]
     _require_names(index.exts, new, format)
     made = with_fields(index, new, by_name=records)
     _require_parts(made, "--drop fewer fields")
@@ -227,11 +231,18 @@ def _fields(
     return Converted(replace(scan, index=made), table, types=types, values=values)
 
 
-def _way_back(scan: Scan) -> dict[bytes, bytes]:
-    """The names that features had before they became members, where manifests of ours say so."""
+def way_back(inputs: Inputs) -> dict[bytes, bytes]:
+    """Member -> the name that it had as a feature, where manifests of ours beside the sources say so.
+
+    Raises UsageError when they disagree.
+    """
     back: dict[bytes, bytes] = {}
-    for path in scan.inputs.manifests:
-        manifest = Manifest.from_json(read_small(path).decode("ascii"), file=path)
+    beside = {os.path.join(os.path.dirname(file.path), b"manifest.json") for file in inputs.files}
+    for path in sorted({*inputs.manifests, *beside}):
+        try:
+            manifest = Manifest.from_json(read_small(path).decode("ascii"), file=path)
+        except (OSError, ValueError, DataError):
+            continue  # none, or not ours
         if any(source.format != "tfrecord" for source in manifest.sources):
             continue
         for public, name in manifest.renamed.get("fields", {}).items():
@@ -512,6 +523,47 @@ def _usable(key: bytes) -> bool:
     return (
         split(name) == (key, b"x") and bool(key) and not key.endswith(b"/") and b"\0" not in key
         and not unsafe(name) and ignored_as(name) is None and not key.startswith(b"./")
+    )  # fmt: skip
+
+
+# -- for a comparison --------------------------------------------------------------------------------------------
+
+
+def features(scan: Scan, *, jobs: int, reporter: Reporter) -> Scan:
+    """The features of records that this tool encoded, keys left out; the payload of numbers is the packed list."""
+    parsed = parse(scan, jobs, reporter)
+    for number, one in enumerate(parsed):
+        if one.refused:
+            raise DataError(
+                "a record is no tf.train.Example", file=scan.index.sources[number].name, offset=one.refused.offset,
+                member=f"number {one.refused.record}", why=one.refused.why,
+            )  # fmt: skip
+    rows = joined(parsed)
+    # a list of numbers is one packed field: its tag, its length, its payload
+    size, numbers = rows.stored.copy(), rows.type != BYTES
+    for count in range(1, 6):
+        payload = np.maximum(rows.stored - 1 - count, 0)
+        fits = numbers & (varint_bytes(payload) == count)
+        size[fits] = payload[fits]
+    index = replace(
+        scan.index, first=rows.first, offset=rows.offset + rows.stored - size, size=size,
+        head=np.zeros(len(size), np.int64), ext=rows.name.astype(np.uint32), exts=rows.names,
+    )  # fmt: skip
+    return replace(scan, index=with_fields(index, [None if n == KEY else n for n in rows.names], by_name=True))
+
+
+def scanned_of(index: Index, source: int) -> Scanned:
+    """The samples of one source as its own scan gives them."""
+    lo, hi = (int(index.source_first[s]) for s in (source, source + 1))
+    assert index.first is not None and index.ext is not None
+    first = index.first[lo : hi + 1].astype(np.int64)
+    parts = slice(int(first[0]), int(first[-1]))
+    return Scanned(
+        hi - lo, first - parts.start, index.offset[parts], index.head[parts], index.size[parts], index.ext[parts],
+        index.exts, None if index.keys is None else index.keys.take(np.arange(lo, hi, dtype=np.int64)),
+        {part - parts.start: runs for part, runs in index.sparse.items() if parts.start <= part < parts.stop},
+        kind=None if index.kind is None else index.kind[parts],
+        stored=None if index.stored is None else index.stored[parts],
     )  # fmt: skip
 
 

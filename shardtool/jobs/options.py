@@ -32,6 +32,7 @@ class RepackOptions:
     engine         'auto' or a name from ENGINES
     rename, drop, fields, records  what is converted (docs/formats/conversion.md): old name -> new one, names, name ->
                    'int64', 'float' or 'bytes', and 'auto', 'example' or 'raw'
+    names          member -> the name it had as a feature; None: what a manifest beside the sources says
     """
 
     format: str | None = None
@@ -53,6 +54,7 @@ class RepackOptions:
     drop: tuple[str, ...] = ()
     fields: Mapping[str, str] = field(default_factory=dict)
     records: str = "auto"
+    names: Mapping[str, str] | None = None
     source: SourceOptions = field(default_factory=SourceOptions)
     rules: Rules = field(default_factory=Rules)
 
@@ -92,6 +94,7 @@ class RepackOptions:
             {os.fsencode(old): os.fsencode(new) for old, new in self.rename.items()},
             tuple(sorted(map(os.fsencode, set(self.drop)))),
             {os.fsencode(name): type for name, type in self.fields.items()}, self.records,
+            {os.fsencode(name): os.fsencode(old) for name, old in (self.names or {}).items()},
         )  # fmt: skip
 
     def public(self) -> dict[str, Any]:
@@ -123,6 +126,7 @@ def public_conversion(conversion: Conversion) -> dict[str, Any]:
         "drop": [encode_name(name) for name in conversion.drop],
         "field": {public_name(name): type for name, type in conversion.fields.items()},
         "records": conversion.records,
+        "names": {public_name(name): encode_name(old) for name, old in conversion.names.items()},
     }
 
 

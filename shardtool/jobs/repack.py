@@ -35,7 +35,7 @@ from ..layout.layout import shard_names
 from ..layout.manifest import Manifest, Receipt, encode_name, public_name
 from ..version import VERSION
 from . import state
-from .convert import Converted, changes_samples, convert, feature_facts
+from .convert import Converted, changes_samples, convert, feature_facts, way_back
 from .export import resolve_exports, write_exports
 from .host import default_jobs, default_memory
 from .lay_out import LaidOut, lay_out
@@ -121,13 +121,16 @@ def _settled(options: RepackOptions, inputs: Inputs) -> RepackOptions:
     """Defaults that depend on input and machine, filled in."""
     format = options.format or inputs.format
     changes_samples(inputs.format, format, options.conversion)
+    names = options.names
+    if names is None and (inputs.format, format) == ("tar", "tfrecord"):
+        names = {os.fsdecode(name): os.fsdecode(old) for name, old in way_back(inputs).items()}
     exports = resolve_exports(options.exports, format)
     digests = {*options.digests, *(name for kind in exports for name in EXPORTS[kind].digests)}
     engine = "gather" if options.engine == "auto" else options.engine
     if engine not in ENGINES:
         raise UsageError(f"--engine {engine!r} is none of auto, {', '.join(ENGINES)}")
     return replace(
-        options, format=format, exports=exports, digests=tuple(sorted(digests)), engine=engine,
+        options, format=format, names=names or {}, exports=exports, digests=tuple(sorted(digests)), engine=engine,
         jobs=options.jobs or default_jobs(), memory=options.memory or default_memory(),
     )  # fmt: skip
 
