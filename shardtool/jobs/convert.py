@@ -208,7 +208,8 @@ def _fields(
 ) -> Converted:
     index = scan.index
     records = format == "tfrecord"
-    known = [*index.exts, KEY] if records and KEY in conversion.drop else list(index.exts)
+    keyless = records and KEY in conversion.drop and KEY not in index.exts
+    known = [*index.exts, KEY] if keyless else list(index.exts)
     new = new_names(known, conversion, conversion.names if records else {})[: len(index.exts)]
     _require_names(index.exts, new, format)
     made = with_fields(index, new, by_name=records)
@@ -217,7 +218,7 @@ def _fields(
     table = _table(index.exts, new)
     if not records:
         return Converted(replace(scan, index=made), table)
-    if KEY in conversion.drop:
+    if keyless:
         made = replace(made, keys=None)
     kinds: dict[bytes, int] = {}
     for old, name in zip(index.exts, new, strict=True):

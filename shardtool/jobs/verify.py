@@ -46,6 +46,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "on_unsafe_name": ("error", "skip"), "group": ("adjacent", "archive"),
     "keys": ("auto", *sorted({KEEP, SOURCE, ORDINAL})), "from": (None, "tar", "tfrecord", "folder"),
     "label_from": (None, "dir"),
+    "records": ("auto", "example", "raw"),
     **dict.fromkeys(
         ("ignore_zeros", "ignore_trailing", "allow_case_collision", "allow_incomplete", "strict", "verify"),
         (False, True),
