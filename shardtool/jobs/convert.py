@@ -71,14 +71,12 @@ class Converted:
     """A scan whose index describes the output.
 
     renamed  field of the source -> field of the output, where they differ
-    empty    features without a value -> records that have them; no member is written for those
     types    field of the output -> type in a tf.train.Example
     values   field -> (fewest, most, all) values of a number in a sample, where types says so
     """
 
     scan: Scan
     renamed: Mapping[bytes, bytes] = field(default_factory=dict)
-    empty: Mapping[bytes, int] = field(default_factory=dict)
     types: Mapping[bytes, str] = field(default_factory=dict)
     values: Mapping[bytes, tuple[int, int, int]] = field(default_factory=dict)
 
@@ -428,6 +426,7 @@ def _examples(
         keys = _keys(rows, reporter)
         new[KEY] = None
     _require_names(list(new), list(new.values()), "tar")
+    _count_empty(rows.empty, new, reporter)
     exts, ext, kind, size = _decided(rows, new, scan.index)
     index = replace(
         scan.index, first=rows.first, offset=rows.offset, head=np.zeros(len(rows.offset), np.int64), size=size,
@@ -440,7 +439,15 @@ def _examples(
         if name is not None:
             olds.setdefault(name, []).append(old)
     _require_apart(made, olds, "tar", rules)
-    return Converted(replace(scan, index=made), _table(list(new), list(new.values())), empty=rows.empty)
+    return Converted(replace(scan, index=made), _table(list(new), list(new.values())))
+
+
+def _count_empty(empty: Mapping[bytes, int], new: Mapping[bytes, bytes | None], reporter: Reporter) -> None:
+    """Say which features have no value, in how many records."""
+    counted = [f"{printable(name)} ({count:,})" for name, count in sorted(empty.items()) if new[name] is not None]
+    if counted:
+        more = f" and {len(counted) - _NAMED} more features" if len(counted) > _NAMED else ""
+        reporter.warn(f"features without a value give no member (records): {', '.join(counted[:_NAMED])}{more}")
 
 
 def _decided(

@@ -208,6 +208,7 @@ def test_features_become_members(tmp_path):
             np.save(again, array)
             assert again.getvalue() == data
     assert got == {}
+    assert "features without a value give no member (records): ids (2), none (6)" in manifest.warnings
     assert manifest.renamed["fields"] == {"image/encoded": "image.encoded"}
     assert manifest.keys == {"mode": "ordinal", "unique": True}
     report = verify([str(tmp_path / "out")], VerifyOptions(against=(str(tmp_path / "in"),), readers=("webdataset",)))
