@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from ..layout.index import SPAN, Runs
+from ..layout.index import INT64_TEXT, SPAN, Runs
 from ..layout.multiset import BYTES, sample_digest
 from .blocks import Blocks
 from .formats.values import computed
@@ -50,7 +50,10 @@ def _part_digests(file: Blocks, scanned: Scanned) -> Iterator[bytes]:
     payload = (scanned.offset + scanned.head).tolist()
     kind = scanned.kind
     for part, (at, size) in enumerate(zip(payload, scanned.size.tolist(), strict=True)):
-        if kind is not None and kind[part] != SPAN:
+        if kind is not None and kind[part] == INT64_TEXT:
+            assert scanned.stored is not None
+            yield sha256(b"%d" % scanned.stored[part]).digest()
+        elif kind is not None and kind[part] != SPAN:
             yield sha256(computed(int(kind[part]), _stored(file, at, scanned, part))).digest()
         elif part in sparse:
             yield _sparse(file, size, sparse[part])

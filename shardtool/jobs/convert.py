@@ -24,7 +24,7 @@ from ..disk.blocks import Blocks
 from ..disk.files import read_small
 from ..disk.formats.example_parse import BYTES, FLOAT, INT64, Parsed, parse_file
 from ..disk.formats.tar.names import ignored_as, split, unsafe
-from ..disk.formats.values import NPY_HEAD, computed
+from ..disk.formats.values import NPY_HEAD, computed, decimal_bytes
 from ..disk.runners import Advance, run_tasks
 from ..disk.scanned import Scanned
 from ..disk.sources import Inputs
@@ -383,7 +383,7 @@ class Rows:
     place: I64
     offset: I64
     stored: I64
-    digits: I64
+    number: I64
     empty: Counter[bytes]
     keys: Ragged | None
 
@@ -408,7 +408,7 @@ def joined(parsed: Sequence[Parsed]) -> Rows:
     return Rows(
         names, np.cumsum(np.concatenate([np.zeros(1, np.int64), *counts])), np.concatenate([none, *code]),
         np.concatenate([np.zeros(0, np.uint8), *(one.type for one in parsed)]), column("values"), column("place"),
-        column("offset"), column("stored"), column("digits"), empty, keys,
+        column("offset"), column("stored"), column("number"), empty, keys,
     )  # fmt: skip
 
 
@@ -427,10 +427,10 @@ def _examples(
         new[KEY] = None
     _require_names(list(new), list(new.values()), "tar")
     _count_empty(rows.empty, new, reporter)
-    exts, ext, kind, size = _decided(rows, new, scan.index)
+    exts, ext, kind, size, stored = _decided(rows, new, scan.index)
     index = replace(
         scan.index, first=rows.first, offset=rows.offset, head=np.zeros(len(rows.offset), np.int64), size=size,
-        stored=rows.stored, kind=kind, ext=ext, exts=tuple(exts), keys=keys,
+        stored=stored, kind=kind, ext=ext, exts=tuple(exts), keys=keys,
     )  # fmt: skip
     made = with_fields(index, [name for name, _ in exts.values()], by_name=True)
     _require_parts(made, "--records raw writes every record as one .bin member")
@@ -452,8 +452,8 @@ def _count_empty(empty: Mapping[bytes, int], new: Mapping[bytes, bytes | None], 
 
 def _decided(
     rows: Rows, new: Mapping[bytes, bytes | None], index: Index
-) -> tuple[dict[bytes, tuple[bytes | None, bytes]], npt.NDArray[np.uint32], npt.NDArray[np.uint8], I64]:
-    """What becomes of every row: members, and per row the number of its member, its kind and its size.
+) -> tuple[dict[bytes, tuple[bytes | None, bytes]], npt.NDArray[np.uint32], npt.NDArray[np.uint8], I64, I64]:
+    """What becomes of every row: members, and per row the number of its member, its kind, its size and what is stored.
 
     Members are keyed by a mark of their own and hold (name, feature): two features may want one name, which is found
     out later, sample by sample.
@@ -461,7 +461,7 @@ def _decided(
     members: dict[bytes, tuple[bytes | None, bytes]] = {}
     ext = np.zeros(len(rows.name), np.uint32)
     kind = np.full(len(rows.name), SPAN, np.uint8)
-    size = rows.stored.copy()
+    size, stored = rows.stored.copy(), rows.stored.copy()
     order = np.argsort(rows.name, kind="stable")
     bounds = np.searchsorted(rows.name[order], np.arange(len(rows.names) + 1))
     for code, old in enumerate(rows.names):
@@ -478,12 +478,12 @@ def _decided(
                 members[b"%d" % (base + place)] = name + b".%d" % place, old
             ext[at] = base + rows.place[at]
         if type == INT64 and most == 1:
-            kind[at], size[at] = INT64_TEXT, rows.digits[at]
+            kind[at], size[at], stored[at] = INT64_TEXT, decimal_bytes(rows.number[at]), rows.number[at]
         elif type == INT64:
             kind[at], size[at] = INT64_NPY, NPY_HEAD + 8 * rows.values[at]
         elif type == FLOAT:
             kind[at], size[at] = FLOAT_NPY, NPY_HEAD + 4 * rows.values[at]
-    return members, ext, kind, size
+    return members, ext, kind, size, stored
 
 
 def _one_type(rows: Rows, at: I64, name: bytes, index: Index) -> int:

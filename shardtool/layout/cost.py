@@ -44,6 +44,7 @@ def columns_bytes(index: Index, layout: Layout) -> int:
 
 # Bytes of scratch for a sample of a window: ids, places, reads, names, headers (see engines/frames.py).
 _SCRATCH_A_PART = {"tfrecord": 120, "tar": 900}
+_PARSED_A_PART = 160  # while the values of all records become columns (see jobs/convert.py)
 _SCRATCH_A_FEATURE = 700  # of an Example that is made (see formats/example_encode.py)
 
 
@@ -60,7 +61,8 @@ def gather_cost(index: Index, layout: Layout, *, jobs: int, chunk: int, buffers:
     columns = columns_bytes(index, layout)
     a_part = _SCRATCH_A_FEATURE if index.records else _SCRATCH_A_PART[layout.format]
     # the sort of the order holds the packed keys beside the ids; before the workers start
-    scratch = max(24 * layout.samples, jobs * (buffers + window_parts * a_part))
+    parsed = _PARSED_A_PART * parts if index.kind is not None else 0
+    scratch = max(24 * layout.samples, parsed, jobs * (buffers + window_parts * a_part))
     return Cost(
         engine="gather", passes=1, read_bytes=sum(s.bytes for s in index.sources), written_bytes=written,
         temporary_bytes=0, seeks=layout.samples, peak_ram_bytes=columns + scratch,

@@ -46,7 +46,7 @@ class Source:
 
 # How the payload of a part comes about: copied from the source, or computed from what is stored there.
 SPAN = 0  # the bytes as they are stored
-INT64_TEXT = 1  # an Int64List with one value -> its decimal digits
+INT64_TEXT = 1  # an Int64List with one value -> its decimal digits; the number is known, nothing is read
 INT64_NPY = 2  # an Int64List -> .npy of '<i8', shape (k,)
 FLOAT_NPY = 3  # a FloatList -> .npy of '<f4', shape (k,)
 TO_INT64 = 4  # decimal digits, or such a .npy -> the packed values of an Int64List
@@ -73,7 +73,8 @@ class Index:
     classes   labels in order of their numbers
     sparse    part number -> stored runs
     kind      uint8[p], how the payload comes about (SPAN, ...); None: all are copied
-    stored    int64[p], bytes that the part has in the source; None exactly where `kind` is: as in `size`
+    stored    int64[p], bytes that the part has in the source, of INT64_TEXT the number itself; None exactly where
+              `kind` is: as in `size`
     records   the samples leave as records (tf.train.Example): no key and no part of them stands in an index file
     """
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ...base.errors import DataError
 from ...base.ragged import Ragged
 from ...layout.frames import pad512, tar_heads
-from ...layout.index import I64, SPAN, Index
+from ...layout.index import I64, INT64_TEXT, SPAN, Index
 from ..crc import mask, masked, masked_of_lengths
 from ..formats.example_encode import features_of
 from ..formats.tfrecord import FOOT, HEAD
@@ -38,6 +38,7 @@ class Parts:
         self._index = index
         self._part, self._source, self._size, self._to = part, source, size, to
         self._kind = np.zeros(len(part), np.uint8) if index.kind is None else index.kind.take(part)
+        self._stored = size if index.stored is None else index.stored.take(part)
         self._plain = self._kind == SPAN
         if index.sparse:
             self._plain &= np.fromiter((p not in index.sparse for p in part.tolist()), bool, len(part))
@@ -58,6 +59,8 @@ class Parts:
     def payload(self, k: int, sources: SourceFiles) -> bytes:
         """The payload of part k, computed or expanded."""
         part, source = int(self._part[k]), int(self._source[k])
+        if self._kind[k] == INT64_TEXT:
+            return b"%d" % self._stored[k]
         data = stored_bytes(self._index, part, source, sources)
         if self._kind[k] == SPAN:
             return data

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from ...layout.index import FLOAT_NPY, INT64_NPY, INT64_TEXT, TO_FLOAT, TO_INT64
+from ...layout.index import FLOAT_NPY, I64, INT64_NPY, TO_FLOAT, TO_INT64
 from .example import varint
 
 # .npy, version 1.0 (numpy.lib.format): magic, version, length of the header, header padded with blanks so that all
@@ -23,10 +23,10 @@ _DECIMAL = re.compile(rb"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)
 
 
 def computed(kind: int, data: bytes) -> bytes:
-    """The payload of a part of this kind from the bytes that are stored. Raises ValueError saying what is wrong."""
-    if kind == INT64_TEXT:
-        (value,) = int64_list(data).tolist()
-        return b"%d" % value
+    """The payload of a part of this kind (but INT64_TEXT, which needs none) from the bytes that are stored.
+
+    Raises ValueError saying what is wrong.
+    """
     if kind == INT64_NPY:
         return npy("<i8", int64_list(data))
     if kind == FLOAT_NPY:
@@ -36,6 +36,17 @@ def computed(kind: int, data: bytes) -> bytes:
     if kind == TO_FLOAT:
         return floats(data).astype("<f4").tobytes()
     raise AssertionError(f"kind {kind} is copied")
+
+
+def decimal_bytes(values: I64) -> I64:
+    """Length of every int64 in decimal digits, with its sign."""
+    size = values.view(np.uint64).copy()
+    negative = values < 0
+    size[negative] = ~size[negative] + np.uint64(1)
+    return np.searchsorted(_POWERS, size, side="right") + 1 + negative
+
+
+_POWERS = np.array([10**power for power in range(1, 20)], np.uint64)
 
 
 # -- lists of an Example ---------------------------------------------------------------------------------------
