@@ -417,6 +417,7 @@ def _examples(
 ) -> Converted:
     """Features as members of a tar."""
     rows = joined(parsed)
+    parsed.clear()
     known = sorted({*rows.names, *rows.empty})
     new = dict(
         zip(known, new_names(known, conversion, {name: name.replace(b"/", b".") for name in known}), strict=True)

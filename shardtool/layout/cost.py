@@ -44,7 +44,7 @@ def columns_bytes(index: Index, layout: Layout) -> int:
 
 # Bytes of scratch for a sample of a window: ids, places, reads, names, headers (see engines/frames.py).
 _SCRATCH_A_PART = {"tfrecord": 120, "tar": 900}
-_PARSED_A_PART = 160  # while the values of all records become columns (see jobs/convert.py)
+_PARSED_A_PART = 220  # while the values of all records become columns (see jobs/convert.py)
 _SCRATCH_A_FEATURE = 700  # of an Example that is made (see formats/example_encode.py)
 
 

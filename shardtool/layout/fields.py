@@ -23,17 +23,22 @@ def with_fields(index: Index, names: Sequence[bytes | None], *, by_name: bool) -
     exts = tuple(sorted({name for name in names if name is not None}))
     number = {name: code for code, name in enumerate(exts)}
     new = np.array([-1 if name is None else number[name] for name in names] or [0], np.int64)
-    ext = new[index.ext[0 : len(index.ext)].astype(np.int64)]  # [p]
-    first = index.first[0 : index.samples + 1].astype(np.int64)
-    parts = np.flatnonzero(ext >= 0)
-    kept = np.zeros(len(ext) + 1, np.int64)
-    np.cumsum(ext >= 0, out=kept[1:])
-    first = kept[first]
-    if by_name:
-        owner = np.repeat(np.arange(index.samples, dtype=np.int64), np.diff(first))
-        parts = parts[np.lexsort((ext[parts], owner))]
+    first = np.zeros(index.samples + 1, np.int64)
+    parts_of, ext_of = [np.zeros(0, np.int64)], [np.zeros(0, np.uint32)]
+    for lo, hi in windows(index.samples, STEP):
+        bounds = index.first[lo : hi + 1].astype(np.int64)
+        ext = new[index.ext[int(bounds[0]) : int(bounds[-1])].astype(np.int64)]
+        owner = np.repeat(np.arange(hi - lo, dtype=np.int64), np.diff(bounds))
+        kept = np.flatnonzero(ext >= 0)
+        first[lo + 1 : hi + 1] = np.bincount(owner[kept], minlength=hi - lo)
+        if by_name:
+            kept = kept[np.lexsort((ext[kept], owner[kept]))]
+        parts_of.append(kept + bounds[0])
+        ext_of.append(ext[kept].astype(np.uint32))
+    np.cumsum(first, out=first)
+    parts, ext = np.concatenate(parts_of), np.concatenate(ext_of)
     return replace(
-        index, first=first, exts=exts, ext=ext[parts].astype(np.uint32),
+        index, first=first, exts=exts, ext=ext,
         offset=index.offset.take(parts), head=index.head.take(parts), size=index.size.take(parts),
         sparse=_renumbered(index.sparse, parts),
         kind=None if index.kind is None else index.kind.take(parts),
