@@ -15,8 +15,9 @@ Command = Callable[..., Any]
 if TYPE_CHECKING:
     _IntType = click.ParamType[int]
     _ListType = click.ParamType[tuple[str, ...]]
+    _PairType = click.ParamType[tuple[str, str]]
 else:  # not generic before click 8.4
-    _IntType = _ListType = click.ParamType
+    _IntType = _ListType = _PairType = click.ParamType
 
 
 class Size(_IntType):
@@ -45,6 +46,28 @@ class CommaList(_ListType):
         if isinstance(value, tuple):
             return value
         return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+class Pairs(_PairType):
+    """NAME=VALUE"""
+
+    name = "pair"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        left, equals, right = value.partition("=")
+        if not (left and equals and right):
+            self.fail(f"{value!r} is not of the form {param.metavar if param else 'NAME=VALUE'}", param, ctx)
+        return left, right
+
+
+def as_dict(ctx: click.Context, param: click.Parameter, pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """The callback of an option of Pairs: a mapping, in which no name is there twice."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise click.BadParameter("a name is there twice", ctx, param)
+    return made
 
 
 def console_options(function: Command) -> Command:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import CommaList, Size, console_options, source_options
+from .options import CommaList, Pairs, Size, as_dict, console_options, source_options
 
 if TYPE_CHECKING:
     from ..disk.sources import SourceOptions
@@ -50,6 +50,19 @@ failed (disk full, permission, memory), 130/143 stopped by SIGINT/SIGTERM.
 @click.option(
     "--keys", type=click.Choice(["auto", "keep", "source", "ordinal"]), default="auto", show_default=True,
     help="Keys of samples: kept when unique, else SOURCE/KEY; or the sample's number in source order.",
+)  # fmt: skip
+@click.option(
+    "--rename", type=Pairs(), multiple=True, callback=as_dict, metavar="OLD=NEW",
+    help="A field of the samples gets another name.",
+)  # fmt: skip
+@click.option("--drop", multiple=True, metavar="FIELD", help="Leave a field out.")
+@click.option(
+    "--field", "fields", type=Pairs(), multiple=True, callback=as_dict, metavar="NAME=TYPE",
+    help="Type of a feature, for --format tfrecord: int64, float, bytes.  [default: bytes]",
+)  # fmt: skip
+@click.option(
+    "--records", type=click.Choice(["auto", "example", "raw"]), default="auto", show_default=True,
+    help="What TFRecords hold that become tars: tf.train.Examples when all are; or each one .bin member.",
 )  # fmt: skip
 @click.option(
     "--export", "--index", "exports", type=CommaList(), default="", metavar="KIND[,KIND...]",

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from ..layout.index import Runs
+from ..layout.index import INT64_TEXT, SPAN, Runs
 from ..layout.multiset import BYTES, sample_digest
 from .blocks import Blocks
+from .formats.values import computed
 from .scanned import Scanned
 
 WINDOW = 4 << 20
@@ -52,8 +53,14 @@ def _part_digests(file: Blocks, scanned: Scanned) -> Iterator[bytes]:
     """SHA-256 of every part's payload."""
     sha256, sparse = hashlib.sha256, scanned.sparse
     payload = (scanned.offset + scanned.head).tolist()
+    kind = scanned.kind
     for part, (at, size) in enumerate(zip(payload, scanned.size.tolist(), strict=True)):
-        if part in sparse:
+        if kind is not None and kind[part] == INT64_TEXT:
+            assert scanned.stored is not None
+            yield sha256(b"%d" % scanned.stored[part]).digest()
+        elif kind is not None and kind[part] != SPAN:
+            yield sha256(computed(int(kind[part]), _stored(file, at, scanned, part))).digest()
+        elif part in sparse:
             yield _sparse(file, size, sparse[part])
         elif size <= WINDOW:
             yield sha256(file.peek(at, size)).digest()
@@ -62,6 +69,15 @@ def _part_digests(file: Blocks, scanned: Scanned) -> Iterator[bytes]:
             for piece in _pieces(file, at, size):
                 state.update(piece)
             yield state.digest()
+
+
+def _stored(file: Blocks, at: int, scanned: Scanned, part: int) -> bytes:
+    """What the file has of a part whose payload is computed."""
+    assert scanned.stored is not None
+    data = bytearray(int(scanned.stored[part]))
+    for place, source, count in scanned.sparse.get(part, ((0, at, len(data)),)):
+        data[place : place + count] = file.peek(source, count)
+    return bytes(data)
 
 
 def _pieces(file: Blocks, at: int, size: int) -> Iterator[memoryview]:

@@ -78,6 +78,7 @@ class Scanned:
 
     end     byte behind the last frame that was read (for a tar: where its end marker begins)
     labels  value of the label of every sample (None: it has none), when asked for
+    kind, stored  of parts whose payload is computed from other bytes, as in Index; None: there are none
     """
 
     samples: int
@@ -92,3 +93,5 @@ class Scanned:
     labels: list[bytes | None] | None = None
     end: int = 0
     findings: Findings = field(default_factory=Findings)
+    kind: npt.NDArray[np.uint8] | None = None
+    stored: I64 | None = None

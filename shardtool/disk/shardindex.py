@@ -34,6 +34,8 @@ def index_columns(index: Index, layout: Layout, largest_frame: int) -> dict[str,
     }
     if index.label is not None:
         columns["label"] = "<i4"
+    if index.records:
+        return columns
     if index.keys is not None:
         columns["key"] = "|u1"
         columns["key_end"] = "<i8"
@@ -123,7 +125,7 @@ def _totals(job: CopyJob, lo: int, hi: int) -> tuple[int, int]:
     parts = key_bytes = 0
     for a, b in windows(hi - lo, STEP):
         ids, _ = job.layout.window(lo + a, lo + b)
-        if job.index.first is not None:
+        if job.index.first is not None and not job.index.records:
             parts += int((job.index.first.take(ids + 1) - job.index.first.take(ids)).sum())
         if "key" in job.columns:
             key_bytes += int(job.keys.lengths(ids).sum())

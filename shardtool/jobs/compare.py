@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,9 +12,14 @@ from ..base.reporting import Reporter
 from ..disk.content import content_of, scan_content
 from ..disk.payloads import sample_digests
 from ..disk.runners import Advance, run_tasks
-from ..disk.sources import Input
+from ..disk.scanned import Findings
+from ..disk.sources import Input, Inputs
+from ..layout.manifest import Manifest
 from ..layout.multiset import MODULUS, U8, U64, multiset_sum, prefixes, surplus
 from ..layout.rules import Rules
+from .convert import convert, features, scanned_of
+from .recorded import recorded_conversion
+from .scan import Scan, scan_inputs
 
 # Samples of each side that are named when the two differ.
 NAMED = 3
@@ -22,11 +27,15 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class Side:
-    """Files and how to read them; what the scan of one costs is paid again by every pass."""
+    """Files and how to read them; what the scan of one costs is paid again by every pass.
+
+    converted  the samples as a conversion makes them, where there is one: its index stays in memory
+    """
 
     files: tuple[Input, ...]
     rules: Rules
     payload_checked: bool = False
+    converted: Scan | None = None
 
     @property
     def total_bytes(self) -> int:
@@ -82,8 +91,32 @@ def same_format(ours: Sequence[Input], theirs: Sequence[Input]) -> None:
         )  # fmt: skip
 
 
+def converts(manifest: Manifest, format: str) -> bool:
+    """Whether a source of this format becomes what the manifest lists by a conversion that it records."""
+    if manifest.seed is None or any(source.format != format for source in manifest.sources):
+        return False
+    return format != manifest.format or recorded_conversion(manifest.options).asked
+
+
+def converted_sides(
+    ours: Side, inputs: Inputs, rules: Rules, manifest: Manifest, jobs: int, reporter: Reporter
+) -> tuple[Side, Side]:
+    """Both sides with the same fields: the source as the recorded conversion makes it, and our shards, records as
+    their features. Numbers are compared as packed lists, keys not at all."""
+    scan = scan_inputs(inputs, rules, jobs=jobs, check_payload=True, reporter=reporter)
+    made = convert(scan, manifest.format, recorded_conversion(manifest.options), rules, jobs=jobs, reporter=reporter)
+    theirs = Side(inputs.files, rules, converted=made.scan)
+    if manifest.format != "tfrecord":
+        return ours, theirs
+    held = Inputs(b"", ours.files, Findings())
+    shards = scan_inputs(held, ours.rules, jobs=jobs, check_payload=False, reporter=reporter)
+    return replace(ours, converted=features(shards, jobs=jobs, reporter=reporter)), theirs
+
+
 def _digests(side: Side, number: int) -> U8:
     file = side.files[number]
+    if side.converted is not None:
+        return sample_digests(side.converted.content[number], file.name, scanned_of(side.converted.index, number))
     content = content_of(file, side.rules)
     scanned = scan_content(file, content, side.rules, check_payload=not side.payload_checked)
     return sample_digests(content.path, file.name, scanned)
@@ -124,7 +157,10 @@ def _locate(side: Side, marks: list[U64], wanted: U64) -> tuple[tuple[str, int, 
 
 def _names(side: Side, number: int, samples: list[int]) -> list[tuple[str, int, str]]:
     file = side.files[number]
-    scanned = scan_content(file, content_of(file, side.rules), side.rules, check_payload=False)
+    if side.converted is not None:
+        scanned = scanned_of(side.converted.index, number)
+    else:
+        scanned = scan_content(file, content_of(file, side.rules), side.rules, check_payload=False)
     named = []
     for at in samples:
         part = at if scanned.first is None else int(scanned.first[at])

@@ -13,9 +13,11 @@ from ..base.errors import DataError, UsageError
 from ..base.ragged import Ragged
 from ..base.units import show_size
 from ..disk.columns import Shifted, Store, put
+from ..disk.formats.example_encode import features_of
 from ..disk.formats.tfrecord import FRAME
 from ..disk.writer import buffers_bytes
 from ..layout.cost import Cost, against_gather, bucket_budget, bucket_cost, columns_bytes, gather_cost
+from ..layout.example import LARGEST
 from ..layout.frames import pad512, tar_file_bytes, tar_head_bytes
 from ..layout.index import I64, Column, Index, windows
 from ..layout.keys import KEEP, NONE, ORDINAL, SOURCE, OutputKeys, first_repeated
@@ -77,7 +79,7 @@ def lay_out(
     """
     format = format or index.sources[0].format
     store = store or Store(memory // 3)
-    output_keys, renamed = choose_keys(index, keys)
+    output_keys, renamed = choose_keys(index, keys, format)
     frames = frame_bytes(index, format, output_keys, store)
     made = Order(index.samples, seed, SHUFFLE if order == "shuffle" else SOURCE_ORDER)
     file_bytes = tar_file_bytes if format == "tar" else _same
@@ -100,6 +102,8 @@ def _same(content: I64) -> I64:
 
 def frame_bytes(index: Index, format: str, keys: OutputKeys, store: Store) -> Column:
     """Bytes of every sample's frame in the output, in source order."""
+    if index.records:
+        return _example_frames(index, keys, store)
     if format == "tfrecord":
         return Shifted(index.size, FRAME)
     frames = store.empty(index.samples)
@@ -108,6 +112,23 @@ def frame_bytes(index: Index, format: str, keys: OutputKeys, store: Store) -> Co
         parts, begin = index.parts_of(ids)
         part = tar_head_bytes(keys.part_names(ids, parts, begin)) + pad512(index.size.take(parts))
         put(frames, lo, np.add.reduceat(part, begin[:-1]))
+    return frames
+
+
+def _example_frames(index: Index, keys: OutputKeys, store: Store) -> Column:
+    """Bytes of a record around every sample's tf.train.Example. DataError for one that protobuf would not read."""
+    frames = store.empty(index.samples)
+    for lo, hi in windows(index.samples, STEP):
+        size = features_of(index, keys, np.arange(lo, hi, dtype=np.int64)).example_bytes()
+        large = np.flatnonzero(size > LARGEST)
+        if len(large):
+            sample = lo + int(large[0])
+            raise DataError(
+                f"{name_of(index, sample)} would be a tf.train.Example of {show_size(int(size[large[0]]))}",
+                why="protobuf reads messages below 2 GiB",
+                remedy="leave large fields out with --drop, or stay with tar",
+            )  # fmt: skip
+        put(frames, lo, size + FRAME)
     return frames
 
 
@@ -213,13 +234,18 @@ def name_of(index: Index, sample: int) -> str:
     return f"{what} of {printable(index.sources[source].name)}"
 
 
-def choose_keys(index: Index, wanted: str) -> tuple[OutputKeys, int]:
+def choose_keys(index: Index, wanted: str, format: str) -> tuple[OutputKeys, int]:
     """The output keys that `--keys` asks for, and how many differ from the input's.
 
-    Raises DataError when keys that are to be kept are not unique, or the new ones would not be.
+    Raises DataError when keys that are to be kept are not unique, or the new ones would not be; UsageError when there
+    are none to be kept.
     """
     if index.keys is None:
-        return OutputKeys(NONE, index), 0
+        if format != "tar":
+            return OutputKeys(NONE, index), 0
+        if wanted == "keep":
+            raise UsageError("--keys keep: the records have no keys", remedy="--keys ordinal or --keys source")
+        return OutputKeys(SOURCE if wanted == "source" else ORDINAL, index), index.samples
     if wanted == "ordinal":
         return OutputKeys(ORDINAL, index), index.samples
     if wanted in ("auto", "keep"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -9,8 +11,9 @@ from ..base.errors import UsageError
 from ..disk.exports.dali_wds import OPTION, VERSIONS
 from ..disk.sources import SourceOptions
 from ..layout.layout import Limits
-from ..layout.manifest import encode_name
+from ..layout.manifest import encode_name, public_name
 from ..layout.rules import Rules
+from .convert import TYPES, Conversion
 
 DEFAULT_SHARD_SIZE = 256 << 20
 LEAST_MEMORY = 64 << 20
@@ -32,6 +35,9 @@ class RepackOptions:
     jobs           processes; None: the cores this process may use
     engine         'auto' or a name from ENGINES
     work_dir       folder for bulk data of the run (spool, spill); None: in OUT
+    rename, drop, fields, records  what is converted (docs/formats/conversion.md): old name -> new one, names, name ->
+                   'int64', 'float' or 'bytes', and 'auto', 'example' or 'raw'
+    names          member -> the name it had as a feature; None: what a manifest beside the sources says
     """
 
     format: str | None = None
@@ -52,6 +58,11 @@ class RepackOptions:
     jobs: int | None = None
     engine: str = "auto"
     work_dir: str | None = None
+    rename: Mapping[str, str] = field(default_factory=dict)
+    drop: tuple[str, ...] = ()
+    fields: Mapping[str, str] = field(default_factory=dict)
+    records: str = "auto"
+    names: Mapping[str, str] | None = None
     source: SourceOptions = field(default_factory=SourceOptions)
     rules: Rules = field(default_factory=Rules)
 
@@ -71,6 +82,11 @@ class RepackOptions:
             )
         if self.memory is not None and self.memory < LEAST_MEMORY:
             raise UsageError(f"--memory {self.memory} is less than 64 MiB", remedy="give at least --memory 64MiB")
+        for name, type in self.fields.items():
+            if type not in TYPES:
+                raise UsageError(f"--field {name}={type}: the type is none of {', '.join(sorted(TYPES))}")
+        if self.records not in ("auto", "example", "raw"):
+            raise UsageError(f"--records {self.records!r} is none of auto, example, raw")
         for algorithm in self.digests:
             if algorithm not in ("sha256", "md5"):
                 raise UsageError(f"--digest {algorithm!r} is none of sha256, md5")
@@ -83,6 +99,16 @@ class RepackOptions:
         none = self.shards is None and self.shard_size is None and self.shard_samples is None
         size = DEFAULT_SHARD_SIZE if none else self.shard_size
         return Limits(self.shards, size, self.shard_samples, self.balance)
+
+    @property
+    def conversion(self) -> Conversion:
+        """The same with names as bytes."""
+        return Conversion(
+            {os.fsencode(old): os.fsencode(new) for old, new in self.rename.items()},
+            tuple(sorted(map(os.fsencode, set(self.drop)))),
+            {os.fsencode(name): type for name, type in self.fields.items()}, self.records,
+            {os.fsencode(name): os.fsencode(old) for name, old in (self.names or {}).items()},
+        )  # fmt: skip
 
     def public(self) -> dict[str, Any]:
         """All that decides bytes of the output, for manifest and journal."""
@@ -104,6 +130,7 @@ class RepackOptions:
             "allow_incomplete": self.source.allow_incomplete,
         }
         facts.update(public_rules(self.rules))
+        facts.update(public_conversion(self.conversion))
         return facts
 
 
@@ -111,6 +138,17 @@ def check_idx_version(version: str) -> None:
     """UsageError for a version of DALI's index that is not written."""
     if version not in VERSIONS:
         raise UsageError(f"--dali-idx-version {version!r} is none of {', '.join(VERSIONS)}")
+
+
+def public_conversion(conversion: Conversion) -> dict[str, Any]:
+    """A Conversion as JSON; `recorded.recorded_conversion` reads it."""
+    return {
+        "rename": {public_name(old): encode_name(new) for old, new in conversion.rename.items()},
+        "drop": [encode_name(name) for name in conversion.drop],
+        "field": {public_name(name): type for name, type in conversion.fields.items()},
+        "records": conversion.records,
+        "names": {public_name(name): encode_name(old) for name, old in conversion.names.items()},
+    }
 
 
 def public_rules(rules: Rules) -> dict[str, Any]:

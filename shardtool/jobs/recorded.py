@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from ..base.errors import UsageError
 from ..disk.sources import SourceOptions
-from ..layout.manifest import Manifest, decode_name
+from ..layout.manifest import Manifest, decode_name, encode_name, parse_public_name, public_name
 from ..layout.rules import Rules
-
-# Options of a conversion, with the value that means "none". What a conversion does to a sample will be applied to the
-# other source where `jobs.compare` makes its digests.
-_CONVERSIONS: dict[str, Any] = {"rename": None, "drop": None, "field": None, "records": None}
+from .convert import Conversion
 
 
 def recorded_rules(options: Mapping[str, Any]) -> Rules:
@@ -35,14 +32,17 @@ def recorded_source(options: Mapping[str, Any]) -> SourceOptions:
     )
 
 
-def refuse_conversion(options: Mapping[str, Any]) -> None:
-    """UsageError when the manifest records a conversion, which no source can be given yet."""
-    for name, none in _CONVERSIONS.items():
-        if options.get(name, none) not in (none, [], {}, "", "auto"):
-            raise UsageError(
-                f"the manifest records --{name}, which --against cannot apply to another source yet",
-                remedy="leave out --against",
-            )
+def recorded_conversion(options: Mapping[str, Any]) -> Conversion:
+    """Conversion of a manifest's "options"."""
+
+    def names(option: str) -> dict[bytes, bytes]:
+        return {parse_public_name(old): decode_name(new) for old, new in options.get(option, {}).items()}
+
+    return Conversion(
+        names("rename"), tuple(map(decode_name, options.get("drop", ()))),
+        {parse_public_name(name): type for name, type in options.get("field", {}).items()},
+        options.get("records", "auto"), names("names"),
+    )  # fmt: skip
 
 
 def merged(asked: Any, recorded: Any) -> Any:
@@ -62,6 +62,16 @@ def made_in_place(manifest: Manifest) -> bool:
     return manifest.seed is None and len(manifest.shards) == len(manifest.sources)
 
 
+def _label_now(manifest: Manifest, label: bytes) -> str | None:
+    """What the label field is called in the shards; None when it is not there in the form that was read."""
+    if encode_name(label) in manifest.options.get("drop", ()):
+        return None
+    if any(source.format != manifest.format for source in manifest.sources):
+        return None
+    name = manifest.renamed.get("fields", {}).get(public_name(label))
+    return os.fsdecode(label if name is None else decode_name(name))
+
+
 def shard_rules(manifest: Manifest) -> Rules:
     """How the shards themselves are to be read.
 
@@ -71,4 +81,7 @@ def shard_rules(manifest: Manifest) -> Rules:
     rules = recorded_rules(manifest.options)
     if made_in_place(manifest):
         return rules
-    return Rules(label=rules.label, allow_case_collision=rules.allow_case_collision)
+    label = rules.label
+    if label is not None:
+        label = _label_now(manifest, os.fsencode(label))
+    return Rules(label=label, allow_case_collision=rules.allow_case_collision)

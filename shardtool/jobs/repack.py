@@ -35,9 +35,10 @@ from ..disk.spool import Spool
 from ..layout.cost import Cost
 from ..layout.keys import NONE
 from ..layout.layout import shard_names
-from ..layout.manifest import Manifest, Receipt
+from ..layout.manifest import Manifest, Receipt, encode_name, public_name
 from ..version import VERSION
 from . import state
+from .convert import Converted, changes_samples, convert, feature_facts, way_back
 from .export import check_names, resolve_exports, write_exports
 from .host import default_jobs, default_memory
 from .lay_out import LaidOut, lay_out
@@ -124,18 +125,16 @@ def repack(
 def _settled(options: RepackOptions, inputs: Inputs) -> RepackOptions:
     """Defaults that depend on input and machine, filled in."""
     format = options.format or inputs.format
-    if format != inputs.format:
-        raise UsageError(
-            f"the source is {inputs.format}, --format asks for {format}",
-            why="conversion between formats is not supported yet",
-            remedy=f"leave out --format, or say --format {inputs.format}",
-        )
+    changes_samples(inputs.format, format, options.conversion)
+    names = options.names
+    if names is None and (inputs.format, format) == ("tar", "tfrecord"):
+        names = {os.fsdecode(name): os.fsdecode(old) for name, old in way_back(inputs).items()}
     exports = resolve_exports(options.exports, format)
     digests = {*options.digests, *(name for kind in exports for name in EXPORTS[kind].digests)}
     if options.engine not in ("auto", *ENGINES):
         raise UsageError(f"--engine {options.engine!r} is none of auto, {', '.join(ENGINES)}")
     return replace(
-        options, format=format, exports=exports, digests=tuple(sorted(digests)),
+        options, format=format, names=names or {}, exports=exports, digests=tuple(sorted(digests)),
         jobs=options.jobs or default_jobs(), memory=options.memory or default_memory(),
     )  # fmt: skip
 
@@ -144,10 +143,15 @@ def _settled(options: RepackOptions, inputs: Inputs) -> RepackOptions:
 class _Plan:
     """Everything is decided, nothing is written."""
 
-    scan: Scan
+    converted: Converted
     laid_out: LaidOut
     names: tuple[str, ...]
     options: RepackOptions
+
+    @property
+    def scan(self) -> Scan:
+        """With the index of what is written."""
+        return self.converted.scan
 
 
 def _prepared(
@@ -159,12 +163,20 @@ def _prepared(
     started = time.monotonic()
     # Payload checksums are checked on the copy, while they are in the processor's cache; a scan that must know
     # beforehand which records to leave out checks them itself.
-    check = options.rules.on_corrupt != "error"
+    # So does one of records that are taken apart.
+    converts = changes_samples(inputs.format, options.format, options.conversion)
+    check = options.rules.on_corrupt != "error" or (converts and inputs.format == "tfrecord")
     store = Store(options.memory // 3, bulk)
     scan = scan_inputs(
         inputs, options.rules, jobs=options.jobs, check_payload=check, reporter=reporter,
         spool=None if bulk is None else Spool(bulk), store=store,
     )  # fmt: skip
+    converted = Converted(scan)
+    if converts:
+        converted = convert(
+            scan, options.format, options.conversion, options.rules, jobs=options.jobs, reporter=reporter
+        )
+        scan = converted.scan
     seconds = time.monotonic() - started
     laid_out = lay_out(
         scan.index, options.limits, format=options.format, seed=options.seed, order=options.order,
@@ -174,7 +186,7 @@ def _prepared(
     for text in laid_out.warnings:
         reporter.warn(text)
     names = shard_names(options.name, options.format, laid_out.layout.shards)
-    return _Plan(scan, laid_out, names, options), seconds
+    return _Plan(converted, laid_out, names, options), seconds
 
 
 def _refuse_early(folder: bytes, inputs: Inputs, options: RepackOptions) -> None:
@@ -434,7 +446,7 @@ def copy_job(
     """The engine's whole input."""
     index, layout = scan.index, laid_out.layout
     columns = index_columns(index, layout, laid_out.largest_frame)
-    if laid_out.keys.mode != NONE:
+    if laid_out.keys.mode != NONE and not index.records:
         columns.update({"key": "|u1", "key_end": "<i8"})
     sizes = np.array([file.size for file in scan.source_files], np.int64)
     # Mappings are shared, but whoever adds up the processes' memory counts them once for each.
@@ -476,18 +488,28 @@ def _manifest(
         index=copy_job(plan.scan, plan.laid_out, plan.names, options, b"", b"", b"").columns,
         sources=index.sources, source_fingerprint=source_fingerprint(index.sources), sample_digest_sum=None,
         keys={"mode": kept_keys, "unique": True if kept_keys != NONE else None},
-        fields={} if shards else _fields(plan), field_sets=None if shards else field_sets(index),
+        fields={} if shards else _fields(plan), field_sets=None if shards or index.records else field_sets(index),
         classes=index.classes if index.label is not None else None,
         labels=labels_of(index, options.rules.label) if index.label is not None and not shards else None,
         options=options.public(), ignored=dict(plan.scan.findings.ignored), dropped=dict(plan.scan.findings.dropped),
-        renamed={"keys": plan.laid_out.renamed_keys}, warnings=tuple(reporter.warnings),
+        renamed=_renamed(plan), warnings=tuple(reporter.warnings),
     )  # fmt: skip
+
+
+def _renamed(plan: _Plan) -> dict[str, Any]:
+    """Samples with another key; fields with another name, when anything was converted."""
+    found: dict[str, Any] = {"keys": plan.laid_out.renamed_keys}
+    if plan.converted.renamed:
+        found["fields"] = {public_name(old): encode_name(new) for old, new in plan.converted.renamed.items()}
+    return found
 
 
 def _fields(plan: _Plan) -> dict[str, dict[str, Any]]:
     """Fields of tar members; of records, what the first thousand show."""
     if plan.laid_out.layout.format == "tar":
         return {**fields_of(plan.scan.index)}
+    if plan.scan.index.records:
+        return feature_facts(plan.converted)
     return {**tfrecord_fields_sample(plan.scan.content, plan.scan.index)}
 
 

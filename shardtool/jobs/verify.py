@@ -33,9 +33,9 @@ from ..layout.multiset import MODULUS, show_sum
 from ..layout.order import SHUFFLE
 from ..layout.rules import Rules
 from ..version import VERSION
-from .compare import Side, difference, multiset, same_format
+from .compare import Side, converted_sides, converts, difference, multiset, same_format
 from .options import RepackOptions
-from .recorded import merged, recorded_rules, recorded_source, refuse_conversion, shard_rules
+from .recorded import merged, recorded_rules, recorded_source, shard_rules
 from .summary import source_fingerprint
 from .verify_shard import MOST, Checked, Finding, FindingList, Task, check_reader
 
@@ -47,6 +47,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "on_unsafe_name": ("error", "skip"), "group": ("adjacent", "archive"),
     "keys": ("auto", *sorted({KEEP, SOURCE, ORDINAL})), "from": (None, "tar", "tfrecord", "folder"),
     "label_from": (None, "dir"), OPTION: VERSIONS,
+    "records": ("auto", "example", "raw"),
     **dict.fromkeys(
         ("ignore_zeros", "ignore_trailing", "allow_case_collision", "allow_incomplete", "strict", "verify"),
         (False, True),
@@ -192,11 +193,18 @@ class _Work:
             self.report.readers[name]["samples"] += samples
             self.report.readers[name]["differences"] += differ
 
-    def compare(self, ours: Side, source: SourceOptions, rules: Rules, whole: tuple[int, int] | None) -> None:
-        """--against. `whole`: sum and count of our side where they are known."""
+    def compare(
+        self, ours: Side, source: SourceOptions, rules: Rules, whole: tuple[int, int] | None,
+        manifest: Manifest | None = None,
+    ) -> None:  # fmt: skip
+        """--against. `whole`: sum and count of our side where they are known; `manifest`: may record a conversion."""
         inputs = resolve(self.options.against, source, rules)
-        same_format(ours.files, inputs.files)
         theirs = Side(inputs.files, rules)
+        if manifest is not None and converts(manifest, inputs.format):
+            ours, theirs = converted_sides(ours, inputs, rules, manifest, self.options.jobs, self.reporter)
+            whole = None
+        else:
+            same_format(ours.files, inputs.files)
         jobs, reporter = self.options.jobs, self.reporter
         total, samples = whole or multiset(ours, jobs, reporter, "compare: ours")
         other, other_samples = multiset(theirs, jobs, reporter, "compare: theirs")
@@ -383,7 +391,7 @@ class _Listed(_Work):
             self.note(f"the manifest was written by shardtool {manifest.version}, this is {VERSION}")
             return
         expected = {"keys": {"mode", "unique"}, "renamed": {"keys"}}
-        found = {"keys": set(manifest.keys), "renamed": set(manifest.renamed)}
+        found = {"keys": set(manifest.keys), "renamed": set(manifest.renamed) - {"fields"}}
         if manifest.seed is not None:
             expected["options"], found["options"] = set(RepackOptions().public()), set(options)
             self._about_names(manifest)
@@ -581,7 +589,6 @@ class _Listed(_Work):
     # -- the other source -------------------------------------------------------------------------------------
 
     def _against(self, manifest: Manifest, checked: list[Checked]) -> None:
-        refuse_conversion(manifest.options)
         if not checked or any(c.digest_sum is None for c in checked):
             self.note("--against was not compared: a shard cannot be read")
             return
@@ -596,7 +603,7 @@ class _Listed(_Work):
         )
         source = merged(self.options.source, recorded_source(manifest.options))
         rules = merged(self.options.rules, recorded_rules(manifest.options))
-        self.compare(ours, source, replace(rules, label=None), whole)
+        self.compare(ours, source, replace(rules, label=None), whole, manifest)
 
 
 def _inside(name: str) -> bool:

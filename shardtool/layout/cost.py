@@ -38,6 +38,8 @@ def columns_bytes(index: Index, layout: Layout, stored: int) -> int:
         total += len(index.keys.data) + 8 * layout.samples
     if index.label is not None:
         total += 4 * layout.samples
+    if index.kind is not None:
+        total += 9 * len(index.size)
     return total
 
 
@@ -45,6 +47,8 @@ def columns_bytes(index: Index, layout: Layout, stored: int) -> int:
 _SCRATCH_A_PART = {"tfrecord": 120, "tar": 900}
 # The same where rows of the index are packed and sorted too (engines/bucket.py).
 _ROWS_A_PART = {"tfrecord": 200, "tar": 1200}
+_PARSED_A_PART = 220  # while the values of all records become columns (see jobs/convert.py)
+_SCRATCH_A_FEATURE = 700  # of an Example that is made (see formats/example_encode.py)
 # Above this mean a read at random costs little beside its bytes.
 SMALL = 4 << 10
 # and above this mean it costs nothing even when it comes from the disk.
@@ -67,10 +71,12 @@ def gather_cost(index: Index, layout: Layout, *, held: int, jobs: int, chunk: in
     buffers  bytes of all output buffers of a process
     """
     window_parts = min(len(index.size), chunk // _mean_part(index, layout) + 1)
+    a_part = _SCRATCH_A_FEATURE if index.records else _SCRATCH_A_PART[layout.format]
+    parsed = _PARSED_A_PART * len(index.size) if index.kind is not None else 0
     return Cost(
         engine="gather", passes=1, read_bytes=_read(index), written_bytes=int(layout.shard_bytes.sum()),
         temporary_bytes=0, seeks=layout.samples,
-        peak_ram_bytes=held + jobs * (buffers + window_parts * _SCRATCH_A_PART[layout.format]),
+        peak_ram_bytes=held + max(parsed, jobs * (buffers + window_parts * a_part)),
         open_files=min(len(index.sources), 256) + 8,
     )  # fmt: skip
 

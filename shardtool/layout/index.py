@@ -45,6 +45,14 @@ class Source:
     format: str
 
 
+# How the payload of a part comes about: copied from the source, or computed from what is stored there.
+SPAN = 0  # the bytes as they are stored
+INT64_TEXT = 1  # an Int64List with one value -> its decimal digits; the number is known, nothing is read
+INT64_NPY = 2  # an Int64List -> .npy of '<i8', shape (k,)
+FLOAT_NPY = 3  # a FloatList -> .npy of '<f4', shape (k,)
+TO_INT64 = 4  # decimal digits, or such a .npy -> the packed values of an Int64List
+TO_FLOAT = 5  # a decimal number, or such a .npy -> the packed values of a FloatList
+
 # A sparse member: (place in the payload, offset in the source, bytes) of every stored run; the rest is zeros.
 Runs = tuple[tuple[int, int, int], ...]
 
@@ -65,6 +73,10 @@ class Index:
     label     int32[n], number of the label in `classes`; -1: the sample has none; None: not asked for
     classes   labels in order of their numbers
     sparse    part number -> stored runs
+    kind      uint8[p], how the payload comes about (SPAN, ...); None: all are copied
+    stored    int64[p], bytes that the part has in the source, of INT64_TEXT the number itself; None exactly where
+              `kind` is: as in `size`
+    records   the samples leave as records (tf.train.Example): no key and no part of them stands in an index file
     """
 
     sources: tuple[Source, ...]
@@ -78,6 +90,9 @@ class Index:
     label: Column | None = None
     classes: tuple[bytes, ...] = ()
     sparse: Mapping[int, Runs] = field(default_factory=dict)
+    kind: Column | None = None
+    stored: Column | None = None
+    records: bool = False
 
     @functools.cached_property
     def samples(self) -> int:
@@ -105,6 +120,10 @@ class Index:
         # number of every part: first part of its sample + its place in the sample
         parts = np.arange(begin[-1], dtype=np.int64) + np.repeat(start - begin[:-1], count)
         return parts, begin
+
+    def sources_of_parts(self, ids: I64, begin: I64) -> I64:
+        """Number of the source of every part of the samples `ids`; `begin` as `parts_of` gives it. int64[q]"""
+        return np.repeat(self.source_of(ids), np.diff(begin))
 
 
 def windows(count: int, step: int) -> Iterator[tuple[int, int]]:

@@ -25,8 +25,9 @@ _META = re.compile(rb"__[^/]*__(/|$)")
 class OutputKeys:
     """Keys of samples by number.
 
-    mode  'keep'; 'source': '<source without its shard extension, dots to _>/<key>'; 'ordinal': '%09d' of the
-          sample's number in source order; 'none': records have no key
+    mode  'keep'; 'source': '<source without its shard extension, dots to _>/<key>', where the source has no keys
+          '%09d' of the record's number in it; 'ordinal': '%09d' of the sample's number in source order; 'none':
+          records have no key
     """
 
     mode: str
@@ -37,11 +38,15 @@ class OutputKeys:
         if self.mode == ORDINAL:
             return ordinals(ids, self.index.samples)
         keys = self.index.keys
-        assert keys is not None, "records without a key have mode 'none' or 'ordinal'"
         if self.mode == KEEP:
+            assert keys is not None
             return keys.take(ids)
+        source = self.index.source_of(ids)
         prefixes = Ragged.of(source_prefix(source.name) for source in self.index.sources)
-        return Ragged.glue(prefixes.take(self.index.source_of(ids)), keys.take(ids))
+        if keys is None:
+            most = max(source.samples for source in self.index.sources)
+            return Ragged.glue(prefixes.take(source), ordinals(ids - self.index.source_first[source], most))
+        return Ragged.glue(prefixes.take(source), keys.take(ids))
 
     def lengths(self, ids: I64) -> I64:
         """Bytes of the keys of the samples `ids`, int64[k]."""

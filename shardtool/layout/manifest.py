@@ -189,3 +189,8 @@ def public_name(name: bytes) -> str:
     """A name as a JSON object key, where {"base64"} cannot stand: 'base64:<...>' for bytes that are no UTF-8."""
     encoded = encode_name(name)
     return encoded if isinstance(encoded, str) else f"base64:{encoded['base64']}"
+
+
+def parse_public_name(text: str) -> bytes:
+    """The reverse of public_name."""
+    return decode_name({"base64": text[7:]} if text.startswith("base64:") else text)

@@ -134,8 +134,8 @@ class Rows:
 def rows_of(index: Index, keys: OutputKeys, ids: I64, length: I64) -> Rows:
     """Rows of the samples `ids`, whose frames have `length` bytes."""
     label = None if index.label is None else index.label.take(ids).astype(np.int32)
-    made = Rows(ids, length, label, None if keys.mode == NONE else keys.take(ids))
-    if index.ext is None:
+    made = Rows(ids, length, label, None if keys.mode == NONE or index.records else keys.take(ids))
+    if index.ext is None or index.records:
         return made
     parts, begin = index.parts_of(ids)
     ext = index.ext.take(parts).astype(np.uint32)

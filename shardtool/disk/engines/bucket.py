@@ -28,7 +28,7 @@ from ..files import write_all
 from ..runners import Advance, run_tasks
 from ..shardindex import ShardIndexWriter
 from ..writer import ShardWriter
-from .frames import FRAMERS
+from .framers import framer_of
 from .job import CopyJob, SourceFiles
 from .move import move
 from .shards import finish_shard
@@ -162,7 +162,7 @@ class _Scatter:
             return view
         if self._sources is None:
             self._sources = SourceFiles(self._job.sources)
-        framer = FRAMERS[self._job.layout.format](self._job)
+        framer = framer_of(self._job)
         _, start, length, to = framer.plan(ids, place)
         if len(start):
             self._fetch(block.source, raw, start, length, to)
@@ -269,9 +269,8 @@ def _portions(extents: list[tuple[int, int, Rows]], most: int) -> Iterator[list[
 
 
 def _reader(job: CopyJob, spill: Spill) -> Reader:
-    return Reader(
-        spill, label=job.index.label is not None, keys="key" in job.columns, parts=job.index.ext is not None
-    )
+    parts = job.index.ext is not None and not job.index.records
+    return Reader(spill, label=job.index.label is not None, keys="key" in job.columns, parts=parts)
 
 
 class _Collect:
@@ -374,6 +373,6 @@ class _Collect:
     def _stream(self, sample: int, writer: ShardWriter) -> None:
         sources = SourceFiles(self._job.sources, most=4)
         try:
-            FRAMERS[self._job.layout.format](self._job).stream(sample, sources, writer)
+            framer_of(self._job).stream(sample, sources, writer)
         finally:
             sources.close()

@@ -222,6 +222,3 @@ def _stream_payload(runs: Runs, size: int, source: int, sources: SourceFiles, wr
         for piece in _pieces(source, offset, count, sources, writer):
             writer.commit(len(piece))
         at += count
-
-
-FRAMERS: dict[str, type[TFRecordFramer] | type[TarFramer]] = {"tfrecord": TFRecordFramer, "tar": TarFramer}

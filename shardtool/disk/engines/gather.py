@@ -15,7 +15,8 @@ import numpy as np
 from ...layout.manifest import Receipt
 from ..shardindex import write_index
 from ..writer import ShardWriter
-from .frames import FRAMERS, Reads
+from .framers import framer_of
+from .frames import Reads
 from .job import CopyJob, SourceFiles
 from .mapped import MappedSources
 from .shards import finish_shard
@@ -68,7 +69,7 @@ def _write_shard(job: CopyJob, writer: ShardWriter, reader: _Reader, shard: int,
 def _copy(
     job: CopyJob, sources: SourceFiles, reader: _Reader, writer: ShardWriter, lo: int, hi: int, advance: Advance
 ) -> None:
-    framer = FRAMERS[job.layout.format](job)
+    framer = framer_of(job)
     while lo < hi:
         view = writer.space()
         until = job.layout.cut_by_bytes(lo, len(view))
