@@ -11,6 +11,8 @@ import numpy.typing as npt
 from ..layout.index import Runs
 from ..layout.multiset import BYTES, sample_digest
 from .blocks import Blocks
+from .engines.job import SourceFiles, SourceTable
+from .samplefiles import SampleFiles
 from .scanned import Scanned
 
 WINDOW = 4 << 20
@@ -24,18 +26,30 @@ def sample_digests(path: bytes, name: bytes, scanned: Scanned, *, fold_case: boo
 
     Holes of sparse members are zeros, a hard link has its target's payload.
     """
-    digests = bytearray()
     with Blocks(path, name, WINDOW) as file:
-        parts = _part_digests(file, scanned)
-        if scanned.first is None:
-            for digest in parts:
-                digests += digest
-        else:
-            assert scanned.ext is not None
-            names = [_lower(ext) if fold_case else ext for ext in scanned.exts]
-            fields = (names[code] for code in scanned.ext.tolist())
-            for count in np.diff(scanned.first).tolist():
-                digests += sample_digest([(next(fields), next(parts)) for _ in range(count)])
+        return _of_samples(_part_digests(file, scanned), scanned, fold_case)
+
+
+def folder_digests(files: SampleFiles, scanned: Scanned, *, fold_case: bool = False) -> npt.NDArray[np.uint8]:
+    """The same for a folder of sample files. DataError for a file that changed since it was found."""
+    sources = SourceFiles(SourceTable([files]))
+    try:
+        return _of_samples(_file_digests(sources, scanned), scanned, fold_case)
+    finally:
+        sources.close()
+
+
+def _of_samples(parts: Iterator[bytes], scanned: Scanned, fold_case: bool) -> npt.NDArray[np.uint8]:
+    digests = bytearray()
+    if scanned.first is None:
+        for digest in parts:
+            digests += digest
+    else:
+        assert scanned.ext is not None
+        names = [_lower(ext) if fold_case else ext for ext in scanned.exts]
+        fields = (names[code] for code in scanned.ext.tolist())
+        for count in np.diff(scanned.first).tolist():
+            digests += sample_digest([(next(fields), next(parts)) for _ in range(count)])
     return np.frombuffer(bytes(digests), np.uint8).reshape(-1, BYTES)
 
 
@@ -57,6 +71,21 @@ def _part_digests(file: Blocks, scanned: Scanned) -> Iterator[bytes]:
             for piece in _pieces(file, at, size):
                 state.update(piece)
             yield state.digest()
+
+
+def _file_digests(sources: SourceFiles, scanned: Scanned) -> Iterator[bytes]:
+    """SHA-256 of every part's payload, of parts in files of their own."""
+    assert scanned.file is not None
+    buffer = memoryview(bytearray(WINDOW))
+    for number, offset, size in zip(
+        scanned.file.tolist(), scanned.offset.tolist(), scanned.size.tolist(), strict=True
+    ):
+        state = hashlib.sha256()
+        for lo in range(0, size, WINDOW):
+            piece = buffer[: min(WINDOW, size - lo)]
+            sources.read_into(number, piece, offset + lo)
+            state.update(piece)
+        yield state.digest()
 
 
 def _pieces(file: Blocks, at: int, size: int) -> Iterator[memoryview]:

@@ -68,7 +68,7 @@ _WORDS = {
     "meta": "metadata members (__name__)",
     "no_extension": "members without an extension",
     "unsafe_names": "members with unsafe names (absolute or '..')",
-    "files": "files that are no shards",
+    "files": "files that are no shards or samples",
 }
 
 
@@ -78,6 +78,8 @@ class Scanned:
 
     end     byte behind the last frame that was read (for a tar: where its end marker begins)
     labels  value of the label of every sample (None: it has none), when asked for
+    file    of a folder: number of the file of every part, as in SampleFiles
+    codes   of a folder whose folders are the labels: number of every sample's class, int32
     """
 
     samples: int
@@ -92,3 +94,5 @@ class Scanned:
     labels: list[bytes | None] | None = None
     end: int = 0
     findings: Findings = field(default_factory=Findings)
+    file: I64 | None = None
+    codes: npt.NDArray[np.int32] | None = None

@@ -10,9 +10,9 @@ import numpy as np
 from ..base.errors import UsageError, printable
 from ..base.reporting import Reporter
 from ..disk.content import content_of, scan_content
-from ..disk.payloads import sample_digests
+from ..disk.payloads import folder_digests, sample_digests
 from ..disk.runners import Advance, run_tasks
-from ..disk.sources import Input
+from ..disk.sources import FOLDER, Input
 from ..layout.multiset import MODULUS, U8, U64, multiset_sum, prefixes, surplus
 from ..layout.rules import Rules
 
@@ -74,7 +74,8 @@ def difference(ours: Side, theirs: Side, jobs: int, reporter: Reporter) -> Diffe
 
 def same_format(ours: Sequence[Input], theirs: Sequence[Input]) -> None:
     """UsageError for sides of two formats: their samples are equal only by way of a conversion."""
-    a, b = ours[0].format, theirs[0].format
+    # sample files and members of tars are the same samples
+    a, b = (_as_tar(side[0].format) for side in (ours, theirs))
     if a != b:
         raise UsageError(
             f"the shards are {a}, --against is {b}", why="samples of two formats cannot be compared yet",
@@ -82,10 +83,16 @@ def same_format(ours: Sequence[Input], theirs: Sequence[Input]) -> None:
         )  # fmt: skip
 
 
+def _as_tar(format: str) -> str:
+    return "tar" if format == FOLDER else format
+
+
 def _digests(side: Side, number: int) -> U8:
     file = side.files[number]
     content = content_of(file, side.rules)
     scanned = scan_content(file, content, side.rules, check_payload=not side.payload_checked)
+    if file.files is not None:
+        return folder_digests(file.files, scanned)
     return sample_digests(content.path, file.name, scanned)
 
 

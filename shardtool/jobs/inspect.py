@@ -257,6 +257,8 @@ def _headers(scan: Scan) -> list[Caught]:
             names[trap].append(example)
 
     for number, path in enumerate(scan.content):
+        if scan.inputs.files[number].files is not None:
+            continue  # files have no headers
         lo, hi = int(source_part[number]), int(source_part[number + 1])
         if lo == hi:
             continue

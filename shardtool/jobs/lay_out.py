@@ -59,7 +59,7 @@ def lay_out(
     Raises UsageError when the limits contradict each other or memory is too small, DataError when keys repeat
     that were to be kept.
     """
-    format = format or index.sources[0].format
+    format = format or ("tfrecord" if index.ext is None else "tar")
     output_keys, renamed = choose_keys(index, keys)
     frames = frame_bytes(index, format, output_keys)
     made = Order(index.samples, seed, SHUFFLE if order == "shuffle" else SOURCE_ORDER)

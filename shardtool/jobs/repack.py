@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import DataError, ShardtoolError, StateError, UsageError, printable
+from ..base.errors import DataError, ShardtoolError, StateError, UsageError
 from ..base.reporting import Reporter
 from ..base.units import show_size
 from ..disk.engines import ENGINES
@@ -118,8 +118,8 @@ def repack(
 
 def _settled(options: RepackOptions, inputs: Inputs) -> RepackOptions:
     """Defaults that depend on input and machine, filled in."""
-    format = options.format or inputs.format
-    if format != inputs.format:
+    format = options.format or inputs.output_format
+    if format != inputs.output_format:
         raise UsageError(
             f"the source is {inputs.format}, --format asks for {format}",
             why="conversion between formats is not supported yet",
@@ -173,7 +173,7 @@ def _refuse_early(folder: bytes, inputs: Inputs, options: RepackOptions) -> None
     """What needs no scan to be refused: a folder that is not ours and not empty, or the output of another job."""
     found = _found(folder)
     if found.journal is None:
-        sources = [(file.name, file.size) for file in inputs.files]
+        sources = [file.identity for file in inputs.files]
         job = {"options": options.public(), "version": VERSION, "sources": sources}
         state.decide(found, job, overwrite=options.overwrite, out=folder)
 
@@ -239,7 +239,7 @@ def _found(folder: bytes) -> state.Found:
     if manifest is not None:
         facts = {
             "options": manifest.options, "version": manifest.version, "public": manifest.source_fingerprint,
-            "sources": [(source.name, source.bytes) for source in manifest.sources],
+            "sources": [source.identity for source in manifest.sources],
         }  # fmt: skip
     others = tuple(name for name in entries if name != FOLDER)[:3]
     return state.Found(Journal(folder).read_run(), facts, others)
@@ -250,8 +250,8 @@ def _finished(folder: bytes, inputs: Inputs, options: RepackOptions) -> Manifest
     manifest = read_manifest(folder)
     if manifest is None or options.overwrite or Journal(folder).read_run() is not None:
         return None
-    here = [(file.name, file.size) for file in inputs.files]
-    there = [(source.name, source.bytes) for source in manifest.sources]
+    here = [file.identity for file in inputs.files]
+    there = [source.identity for source in manifest.sources]
     if here != there or manifest.version != VERSION or dict(manifest.options) != options.public():
         return None
     written = os.stat(os.path.join(folder, MANIFEST.encode())).st_mtime_ns
@@ -303,9 +303,7 @@ def _journal_facts(plan: _Plan) -> dict[str, Any]:
         "version": VERSION,
         "options": plan.options.public(),
         "public": source_fingerprint(plan.scan.index.sources),
-        "private": [
-            [printable(file.path), file.size, file.mtime_ns, file.inode] for file in plan.scan.inputs.files
-        ],
+        "private": [file.private for file in plan.scan.inputs.files],
         "files": names,
         "replaces": [],
     }
@@ -397,6 +395,9 @@ def copy_job(
 def _unchanged(inputs: Inputs) -> None:
     """DataError when an input is no longer what was scanned."""
     for file in inputs.files:
+        if file.files is not None:
+            file.files.check()
+            continue
         SourceFile(file.path, file.name, file.size, file.mtime_ns, file.inode).check(os.stat(file.path))
 
 

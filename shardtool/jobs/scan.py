@@ -13,9 +13,10 @@ from ..base.errors import DataError, UsageError
 from ..base.ragged import Ragged
 from ..base.reporting import Reporter
 from ..disk.content import Content, content_of, scan_content
-from ..disk.engines.job import SourceFile
+from ..disk.engines.job import SourceFile, SourceTable
 from ..disk.packed import Packed
 from ..disk.runners import Advance, run_tasks
+from ..disk.samplefiles import SampleFiles
 from ..disk.scanned import Findings, Scanned
 from ..disk.sources import Input, Inputs, SourceOptions, resolve
 from ..disk.spool import Spool
@@ -38,13 +39,20 @@ class Scan:
 
     @property
     def format(self) -> str:
-        """The one format of all sources."""
-        return self.inputs.files[0].format
+        """The format of the sources: 'tar', 'tfrecord' or 'folder'."""
+        return self.inputs.format
 
     @property
-    def source_files(self) -> tuple[SourceFile, ...]:
-        """What engines read: sources as they were when they were resolved, or the spool files as they are."""
-        return tuple(_source_file(*pair) for pair in zip(self.inputs.files, self.content, strict=True))
+    def source_files(self) -> Sequence[SourceFile]:
+        """What engines read: sources as they were when they were resolved, or the spool files as they are; of
+        folders their sample files."""
+        files = [
+            one.files if one.files is not None else _source_file(one, content)
+            for one, content in zip(self.inputs.files, self.content, strict=True)
+        ]
+        if any(isinstance(one, SampleFiles) for one in files):
+            return SourceTable(files)
+        return tuple(one for one in files if isinstance(one, SourceFile))
 
     @property
     def unpacked_bytes(self) -> int:
@@ -103,6 +111,9 @@ def scan_inputs(
         )
     index = assemble(inputs.files, parts, rules)
     _require_label(index, rules)
+    links = sum(int(one.files.linked.sum()) for one in inputs.files if one.files is not None)
+    if links:
+        reporter.note(f"{links:,} sample files are symbolic links: what they point to is read.")
     for text in [*findings.warnings, *findings.sentences()]:
         reporter.warn(text)
     return Scan(inputs, index, findings, tuple(found[number][1] for number in range(len(inputs.files))))
@@ -136,12 +147,18 @@ def _largest_first(files: Sequence[Input]) -> list[int]:
 def assemble(files: Sequence[Input], parts: Sequence[Scanned], rules: Rules) -> Index:
     """One Index of the scans of all files, in the files' order."""
     sources = tuple(
-        Source(file.name, file.size, part.samples, file.format) for file, part in zip(files, parts, strict=True)
+        Source(
+            file.name, file.size, part.samples, file.format, None if file.files is None else file.files.listing
+        )
+        for file, part in zip(files, parts, strict=True)
     )
     exts = tuple(sorted({ext for part in parts for ext in part.exts}))
     classes: tuple[bytes, ...] = ()
     label = None
-    if rules.label is not None:
+    if (first := files[0].files) is not None and first.classes is not None:
+        classes = first.classes  # those of all folders
+        label = np.concatenate([part.codes for part in parts if part.codes is not None])
+    elif rules.label is not None:
         classes, label = _labels(parts)
     tar = any(part.first is not None for part in parts)
     return Index(
@@ -156,6 +173,7 @@ def assemble(files: Sequence[Input], parts: Sequence[Scanned], rules: Rules) -> 
         label=label,
         classes=classes,
         sparse=_sparse(parts),
+        file=_files(files, parts),
     )
 
 
@@ -166,6 +184,17 @@ def _joined(columns: Iterable[I64]) -> I64:
 def _first(parts: Sequence[Scanned]) -> I64:
     counts = [np.diff(part.first) if part.first is not None else np.ones(part.samples, np.int64) for part in parts]
     return np.cumsum(_joined([np.zeros(1, np.int64), *counts]))
+
+
+def _files(files: Sequence[Input], parts: Sequence[Scanned]) -> I64 | None:
+    """Number of every part's file, counted as SourceTable counts; None when no source is a folder."""
+    if all(file.files is None for file in files):
+        return None
+    columns, start = [], 0
+    for file, part in zip(files, parts, strict=True):
+        columns.append(np.full(len(part.offset), start, np.int64) if part.file is None else part.file + start)
+        start += 1 if file.files is None else len(file.files) + 1
+    return _joined(columns)
 
 
 def _exts(parts: Sequence[Scanned], exts: tuple[bytes, ...]) -> npt.NDArray[np.uint32]:

@@ -250,6 +250,8 @@ class _Bare(_Work):
 
     def _check(self, file: Input, readers: tuple[str, ...]) -> Checked:
         name, checked = printable(file.name), Checked(bytes=file.size)
+        if file.files is not None:
+            checked.notes.append(f"{name}: of sample files only names were checked, they have no checksums")
         try:
             content = content_of(file, self.options.rules)
             scanned = scan_content(file, content, self.options.rules, check_payload=True)
@@ -357,6 +359,8 @@ class _Listed(_Work):
             "shards": manifest.shards_requested,
             "label": manifest.labels.get("field") if manifest.labels else None,
         }
+        if options.get("label_from") and options.get("label") is None:
+            made["label"] = None  # folder names are the labels
         for name, value in made.items():
             if name in options and options[name] != value:
                 add(self.name, f'"options" says {name} {options[name]!r}, the rest of the manifest {value!r}')

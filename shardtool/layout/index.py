@@ -30,18 +30,25 @@ class Column(Protocol):
 
 @dataclass(frozen=True)
 class Source:
-    """One input file.
+    """One input file, or one folder of sample files.
 
-    name     relative to the base, '/' between folders, bytes as on disk
-    bytes    size of the file
+    name     relative to the base, '/' between folders, bytes as on disk; b'.' for a folder that is the base
+    bytes    size of the file; of a folder, of its sample files together
     samples  how many it holds (after policies)
-    format   'tar' or 'tfrecord'
+    format   'tar', 'tfrecord' or 'folder'
+    listing  of a folder: digest of the names and sizes of its sample files, 'xxh3-128:<hex>'; else None
     """
 
     name: bytes
     bytes: int
     samples: int
     format: str
+    listing: str | None = None
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What can be known of it without a scan; equal for the same input wherever it lies."""
+        return (self.name, self.bytes, self.listing)
 
 
 # A sparse member: (place in the payload, offset in the source, bytes) of every stored run; the rest is zeros.
@@ -64,6 +71,8 @@ class Index:
     label     int32[n], number of the label in `classes`; -1: the sample has none; None: not asked for
     classes   labels in order of their numbers
     sparse    part number -> stored runs
+    file      int64[p], number of the file that holds the part, among all files that engines read; None: there is one
+              file for each source, with the source's number
     """
 
     sources: tuple[Source, ...]
@@ -77,6 +86,7 @@ class Index:
     label: Column | None = None
     classes: tuple[bytes, ...] = ()
     sparse: Mapping[int, Runs] = field(default_factory=dict)
+    file: Column | None = None
 
     @property
     def samples(self) -> int:
@@ -104,6 +114,12 @@ class Index:
         # number of every part: first part of its sample + its place in the sample
         parts = np.arange(begin[-1], dtype=np.int64) + np.repeat(start - begin[:-1], count)
         return parts, begin
+
+    def files_of(self, ids: I64, parts: I64, begin: I64) -> I64:
+        """Number of the file of every part of the samples `ids`, int64[q]; `parts`, `begin` as of `parts_of`."""
+        if self.file is None:
+            return np.repeat(self.source_of(ids), np.diff(begin))
+        return self.file.take(parts).astype(np.int64)
 
 
 def windows(count: int, step: int) -> Iterator[tuple[int, int]]:
