@@ -1,7 +1,7 @@
 """Folders of sample files: the table of their files, and the walk that makes it.
 
 A folder may hold millions of files, so there is no object for each: names lie in one array, what is known of the
-files in others. While the table is made a file costs about 250 bytes, afterwards its path and 33.
+files in others. While the table is made a file costs about 250 bytes, afterwards its path and 41.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
@@ -77,23 +78,30 @@ class SampleFiles:
         """One file as engines know it; F: the generated payloads."""
         if number == len(self):
             return SourceFile(b"", self.prefix + b"(class numbers)", len(self.generated), 0, 0, self.generated)
-        name = self.names[number]
+        data, first, size, mtime_ns, inode = self._views
+        name = bytes(data[first[number] : first[number + 1]])
         return SourceFile(
-            join(self.root, name), self.prefix + name,
-            int(self.size[number]), int(self.mtime_ns[number]), int(self.inode[number]),
-        )  # fmt: skip
+            join(self.root, name), self.prefix + name, size[number], mtime_ns[number], inode[number]
+        )
 
-    @property
+    @cached_property
+    def _views(self) -> tuple[memoryview, ...]:
+        """The columns as views, whose items are fetched four times as fast as those of arrays."""
+        columns = (self.names.data, self.names.first, self.size, self.mtime_ns, self.inode)
+        return tuple(column.data for column in columns)
+
+    @cached_property
     def generated(self) -> bytes:
         """The number of every class in decimal digits, without anything between them."""
         return b"".join(b"%d" % number for number in range(len(self.classes or ())))
 
-    @property
+    @cached_property
     def listing(self) -> str:
         """Digest of names, sizes and classes: another one when a file is renamed, added, removed or resized."""
         state = xxhash.xxh3_128()
-        for name, size in zip(self.names, self.size.tolist(), strict=True):
-            state.update(b"%b\0%d\0" % (name, size))
+        pairs = zip(self.names, self.size.tolist(), strict=True)
+        while some := list(islice(pairs, _BATCH)):
+            state.update(b"".join(b"%b\0%d\0" % pair for pair in some))
         for name in self.classes or ():
             state.update(b"\0%b\0" % name)
         return f"xxh3-128:{state.hexdigest()}"
@@ -108,11 +116,12 @@ class SampleFiles:
 
     def check(self) -> None:
         """DataError when a file is no longer the one that was found."""
-        facts = (self.size.tolist(), self.mtime_ns.tolist(), self.inode.tolist())
+        start = join(self.root, b"")
+        facts = zip(self.size.tolist(), self.mtime_ns.tolist(), self.inode.tolist(), strict=True)
         number = 0
-        for paths in _batches(join(self.root, name) for name in self.names):
-            for found in _status(paths, self._gone):
-                if (found.st_size, found.st_mtime_ns, found.st_ino) != tuple(column[number] for column in facts):
+        for paths in _batches(start + name for name in self.names):
+            for found, then in zip(_status(paths, self._gone), facts, strict=False):
+                if (found.st_size, found.st_mtime_ns, found.st_ino) != then:
                     self.file(number).check(found)
                 number += 1
 
@@ -179,7 +188,7 @@ def is_sample(root: bytes, path: bytes) -> bool:
 
 def _no_sample(name: bytes) -> str | None:
     """Why a file is no part of a sample, or None."""
-    return ignored_as(name) or ("files" if is_litter(os.path.basename(name)) else None)
+    return ignored_as(name) or ("files" if is_litter(name[name.rfind(b"/") + 1 :]) else None)
 
 
 def _mark(name: bytes) -> bytes:
@@ -235,11 +244,13 @@ def _status(paths: list[bytes], missing: Callable[[bytes], DataError]) -> Iterat
     """Status of every file, links followed; by threads when the first few take long."""
 
     def one(path: bytes) -> os.stat_result:
-        with host(path):
-            try:
-                return os.stat(path)
-            except (FileNotFoundError, NotADirectoryError):
-                raise missing(path) from None
+        try:
+            return os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise missing(path) from None
+        except OSError as error:
+            with host(path):
+                raise error
 
     began = time.perf_counter()
     head = [one(path) for path in paths[:16]]

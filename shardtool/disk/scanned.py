@@ -26,12 +26,14 @@ class Findings:
     dropped   reason -> count: 'samples', 'records', 'bytes', 'archives_damaged', 'files_damaged'
     examples  reason -> the first few names
     warnings  sentences, each with the file's name in it
+    loose     it is about files in a folder, not about members and shards
     """
 
     ignored: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[bytes]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    loose: bool = False
 
     def ignore(self, reason: str, name: bytes) -> None:
         """Count one ignored member or file."""
@@ -48,15 +50,17 @@ class Findings:
             mine = self.examples.setdefault(reason, [])
             mine.extend(names[: NAMED - len(mine)])
         self.warnings.extend(other.warnings)
+        self.loose |= other.loose
 
     def sentences(self) -> list[str]:
         """One line for each reason for ignoring something."""
         lines = []
+        words = _WORDS | _LOOSE_WORDS if self.loose else _WORDS
         for reason, count in sorted(self.ignored.items()):
             names = self.examples.get(reason, [])
             more = f" and {count - len(names):,} more" if count > len(names) else ""
             listed = ", ".join(printable(name) for name in names)
-            lines.append(f"ignored {count:,} {_WORDS[reason]}: {listed}{more}")
+            lines.append(f"ignored {count:,} {words[reason]}: {listed}{more}")
         return lines
 
 
@@ -68,7 +72,17 @@ _WORDS = {
     "meta": "metadata members (__name__)",
     "no_extension": "members without an extension",
     "unsafe_names": "members with unsafe names (absolute or '..')",
-    "files": "files that are no shards or samples",
+    "files": "files that are no shards",
+}
+
+_LOOSE_WORDS = {
+    "directories": "folders",
+    "special": "special files (devices, pipes, sockets)",
+    "symlinks": "symbolic links to nothing",
+    "hidden": "hidden files",
+    "meta": "metadata files (__name__)",
+    "no_extension": "files without an extension",
+    "files": "files that are no samples",
 }
 
 

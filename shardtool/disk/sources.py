@@ -206,7 +206,7 @@ def resolve(
     if not collected.anchors:
         raise UsageError("SRC names no file", why="the list is empty", remedy="name files or folders")
     base = _base(options.base, collected.anchors)
-    findings = Findings()
+    findings = Findings(loose=bool(collected.samples) and not collected.files)
     named = [(_relative(base, one.path), one.path, one) for one in collected.files]
     named.sort(key=lambda triple: triple[:2])
     _refuse_twice(named)
@@ -324,7 +324,7 @@ def _collect_folder(root: bytes, options: SourceOptions, rules: Rules, into: _Co
         return False
 
     for entry in tree(root, skip, entered.__setitem__):
-        name = os.path.basename(entry.path)
+        name = entry.path[entry.path.rfind(b"/") + 1 :]
         claimed = claims(name)
         if entry.kind == "file" and not is_junk(name):
             found = None

@@ -123,7 +123,7 @@ def _settled(options: RepackOptions, inputs: Inputs) -> RepackOptions:
         raise UsageError(
             f"the source is {inputs.format}, --format asks for {format}",
             why="conversion between formats is not supported yet",
-            remedy=f"leave out --format, or say --format {inputs.format}",
+            remedy=f"leave out --format, or say --format {inputs.output_format}",
         )
     exports = resolve_exports(options.exports, format)
     digests = {*options.digests, *(name for kind in exports for name in EXPORTS[kind].digests)}

@@ -9,15 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..base.errors import DataError, UsageError
+from ..base.errors import DataError, UsageError, printable
 from ..base.ragged import Ragged
 from ..base.reporting import Reporter
+from ..base.units import plural
 from ..disk.content import Content, content_of, scan_content
 from ..disk.engines.job import SourceFile, SourceTable
 from ..disk.packed import Packed
 from ..disk.runners import Advance, run_tasks
 from ..disk.samplefiles import SampleFiles
-from ..disk.scanned import Findings, Scanned
+from ..disk.scanned import NAMED, Findings, Scanned
 from ..disk.sources import Input, Inputs, SourceOptions, resolve
 from ..disk.spool import Spool
 from ..layout.index import I64, Index, Runs, Source
@@ -111,6 +112,7 @@ def scan_inputs(
         )
     index = assemble(inputs.files, parts, rules)
     _require_label(index, rules)
+    findings.warnings.extend(_empty_classes(inputs, index))
     links = sum(int(one.files.linked.sum()) for one in inputs.files if one.files is not None)
     if links:
         reporter.note(f"{links:,} sample files are symbolic links: what they point to is read.")
@@ -230,6 +232,19 @@ def sort_classes(values: set[bytes]) -> list[bytes]:
         return sorted(values, key=lambda value: (int(value), value))
     except ValueError:
         return sorted(values)
+
+
+def _empty_classes(inputs: Inputs, index: Index) -> list[str]:
+    """What to say of folders that are labels of no sample."""
+    if inputs.files[0].files is None or inputs.files[0].files.classes is None or index.label is None:
+        return []
+    count = np.bincount(index.label[0 : index.samples], minlength=len(index.classes))
+    empty = [printable(name) for name, n in zip(index.classes, count.tolist(), strict=True) if not n]
+    if not empty:
+        return []
+    more = f" and {len(empty) - NAMED:,} more" if len(empty) > NAMED else ""
+    listed = ", ".join(empty[:NAMED])
+    return [f"{plural(len(empty), 'class', 'classes')} without samples, which keep their numbers: {listed}{more}"]
 
 
 def _require_label(index: Index, rules: Rules) -> None:

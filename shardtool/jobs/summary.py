@@ -14,6 +14,7 @@ from ..base.seeds import mix64_inplace
 from ..disk.blocks import Blocks
 from ..disk.formats.example import entries, fields
 from ..disk.formats.folder import CLS
+from ..disk.sources import FOLDER
 from ..layout.index import I64, Index, Source, windows
 from ..layout.manifest import encode_name, public_name
 
@@ -84,10 +85,10 @@ def labels_of(index: Index, field: str | None) -> dict[str, Any] | None:
     Labels that are the names of folders are said to be of the field that holds their number, `cls`.
     Code c of the index column `label` stands for value c of the manifest's "classes"; -1 for none.
     """
-    if index.label is None:
-        return None
-    if field is None:
+    if field is None and any(source.format == FOLDER for source in index.sources):
         field = CLS.decode()
+    if field is None or index.label is None:
+        return None
     count = np.zeros(len(index.classes) + 1, np.int64)
     for lo, hi in windows(index.samples, STEP):
         count += np.bincount(index.label[lo:hi].astype(np.int64) + 1, minlength=len(count))

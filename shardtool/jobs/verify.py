@@ -250,8 +250,6 @@ class _Bare(_Work):
 
     def _check(self, file: Input, readers: tuple[str, ...]) -> Checked:
         name, checked = printable(file.name), Checked(bytes=file.size)
-        if file.files is not None:
-            checked.notes.append(f"{name}: of sample files only names were checked, they have no checksums")
         try:
             content = content_of(file, self.options.rules)
             scanned = scan_content(file, content, self.options.rules, check_payload=True)
@@ -260,6 +258,8 @@ class _Bare(_Work):
             return checked
         checked.samples = scanned.samples
         checked.notes = [*scanned.findings.warnings, *scanned.findings.sentences()]
+        if file.files is not None:
+            checked.notes.append(f"{name}: sample files have no checksums, only their names were checked")
         for reason, count in scanned.findings.dropped.items():
             checked.findings.add(name, f"{count:,} {reason.replace('_', ' ')} dropped for damage")
         if readers and file.compression:

@@ -36,8 +36,8 @@ def columns_bytes(index: Index, layout: Layout) -> int:
     parts, samples = len(index.offset), layout.samples
     total = 24 * parts + 16 * samples
     if index.file is not None:
-        # its number; and in the table of files: path, place of the path, size, time, inode, whether it is a link
-        total += (8 + 33 + FILE_NAME) * parts
+        # its number; and in the table of files: path, its place, dot, size, time, inode, whether it is a link
+        total += (8 + 41 + FILE_NAME) * parts
     if index.first is not None:
         total += 4 * parts + 8 * samples
     if index.keys is not None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ...base.errors import DataError, printable
 from ...base.ragged import Ragged
+from ...base.units import plural
 from ...layout.index import I64
 from ...layout.rules import Rules
 from ..blocks import Blocks
@@ -18,6 +19,7 @@ from ..scanned import NAMED, Findings, Scanned
 from .tar import LABEL_BYTES
 
 CLS = b"cls"
+_RENAME = "rename the files: one dot in a name, before the field"
 
 
 @dataclass
@@ -53,16 +55,17 @@ def scan_folder(files: SampleFiles, rules: Rules) -> Scanned:
         findings.dropped["samples"] += files.lost_samples
         listed = ", ".join(printable(files.prefix + name) for name in files.lost[:NAMED])
         findings.warnings.append(
-            f"{files.lost_samples:,} samples are left out: {len(files.lost):,} links point to nothing: {listed}"
+            f"{plural(files.lost_samples, 'sample')} left out for {plural(len(files.lost), 'link')} to nothing: "
+            + listed
         )
     _require(files, rows, rules)
     if not rules.allow_case_collision:
         _compare_case(files, rows)
     odd = _odd_fields(files, rows)
     if odd and rules.strict:
-        raise DataError(odd, file=files.prefix or files.root, remedy="rename them: one dot in a name, before the field")
+        raise DataError(odd, file=files.root, remedy=f"{_RENAME}; without --strict this is a warning")
     if odd:
-        findings.warnings.append(odd)
+        findings.warnings.append(f"{odd}; nothing is lost, but where that is not meant, {_RENAME}")
     scanned = Scanned(
         rows.samples, rows.first, np.zeros(len(files), np.int64), np.zeros(len(files), np.int64), files.size,
         rows.ext, rows.exts, _keys(files, rows), findings=findings, file=np.arange(len(files), dtype=np.int64),
@@ -166,16 +169,16 @@ def _odd_fields(files: SampleFiles, rows: _Rows) -> str | None:
     number = int(np.flatnonzero(hit)[0])
     name, field = printable(_name(files, number)), printable(rows.exts[int(rows.ext[number])])
     text = (
-        f"{int(hit.sum()):,} file names have a dot before the last one that hardly any other has: by WebDataset's rule "
-        f"all behind the first dot is the field's name, so {name} is field {field} of sample "
-        f"{printable(_key(files, rows, int(rows.owner[number])))} ({int(odd.sum()):,} such field names)"
+        f"{plural(int(hit.sum()), 'file')} with dots inside the name: by WebDataset's rule all behind the first dot is "
+        f"the field, so {name} is field {field} of sample {printable(_key(files, rows, int(rows.owner[number])))} "
+        f"({plural(int(odd.sum()), 'such field')}, each in few of {n:,} samples)"
     )
     merged = _merged(files, rows, hit)
     if merged:
         listed = ", ".join(printable(files.prefix + _key(files, rows, sample)) for sample in merged[:NAMED])
         more = f" and {len(merged) - NAMED:,} more" if len(merged) > NAMED else ""
-        text += f"; {len(merged):,} samples join files of different names that way: {listed}{more}"
-    return text + "; nothing is lost, but where a name was meant, rename the files: one dot, before the field"
+        text += f"; {plural(len(merged), 'sample')} of several such files, whose names differ: {listed}{more}"
+    return text
 
 
 def _merged(files: SampleFiles, rows: _Rows, hit: npt.NDArray[np.bool_]) -> list[int]:
@@ -212,10 +215,6 @@ def _with_classes(files: SampleFiles, scanned: Scanned, rows: _Rows) -> Scanned:
                 remedy="move it into the folder of its class, or leave out --label-from",
             )  # fmt: skip
         codes[sample] = number_of[folder]
-    empty = np.flatnonzero(np.bincount(codes, minlength=len(classes)) == 0)
-    if len(empty):
-        listed = ", ".join(printable(classes[at]) for at in empty[:NAMED].tolist())
-        scanned.findings.warnings.append(f"{len(empty):,} classes have no samples, and keep their numbers: {listed}")
     exts = tuple(sorted([*rows.exts, CLS]))
     cls = exts.index(CLS)
     digits = np.array([len(b"%d" % number) for number in range(len(classes))], np.int64)  # [classes]
