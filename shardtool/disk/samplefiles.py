@@ -12,7 +12,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 
@@ -32,6 +32,10 @@ from .sourcefile import SourceFile, gone
 # seconds (a network, a cold disk); else a thread is slower than none.
 _BATCH, _THREADS, SLOW = 2048, 32, 50e-6
 
+# What git-lfs and git-annex leave in place of a file that has not been fetched, and how long that is.
+_POINTERS = (b"version https://git-lfs.github.com/spec/v1\n", b"/annex/objects/")
+_POINTER_BYTES = (60, 200)
+
 Ignore = Callable[[str, bytes], None]
 Enter = Callable[[bytes, bool], None]
 
@@ -47,7 +51,8 @@ class SampleFiles:
     size, mtime_ns, inode  int64[F]
     linked    bool[F], reached by a symbolic link to the file
     folders   absolute paths of all folders that were entered, ascending
-    lost      links to nothing that were left out, relative to the root, and how many samples went with them
+    lost      files without their content that were left out: links to nothing, pointers of git-lfs; relative to the
+              root, and how many samples went with them
     classes   names of the folders directly in the root, by bytes, when they are the labels; else None
 
     To the engines the files have the numbers 0..F-1; number F is no file: the payloads of all class numbers in decimal
@@ -132,10 +137,10 @@ class SampleFiles:
 def find(root: bytes, prefix: bytes, ignore: Ignore, enter: Enter, *, keep_going: bool) -> SampleFiles:
     """The sample files below `root`; ignore(reason, path) is called for whatever is none.
 
-    keep_going  leave samples out of which a link points to nothing
+    keep_going  leave samples out of which a file lacks its content
 
-    Links to files are followed, linked folders are entered once. Raises DataError for a link to nothing whose name is
-    that of a sample file, HostError for what cannot be read.
+    Links to files are followed, linked folders are entered once. Raises DataError for a sample file whose content has
+    not been fetched (a link to nothing, a pointer of git-lfs), HostError for what cannot be read.
     """
     folders: list[bytes] = []
     lost: list[bytes] = []
@@ -172,13 +177,44 @@ def find(root: bytes, prefix: bytes, ignore: Ignore, enter: Enter, *, keep_going
             else:
                 ignore("special", path)
     if lost and not keep_going:
-        raise DataError(
-            "this link points to nothing", file=join(root, min(lost)),
-            why=f"its name is that of a sample file; {len(lost):,} such links are here",
-            remedy="fetch the content (git annex get, dvc pull, hf download), remove the links, "
-            "or leave their samples out: --on-corrupt skip",
-        )  # fmt: skip
-    return table.finish(root, prefix, tuple(sorted(folders)), tuple(sorted(lost)))
+        raise _not_fetched("this link points to nothing", root, lost)
+    files = table.finish(root, prefix, tuple(sorted(folders)))
+    pointers = _pointers(files)
+    if pointers and not keep_going:
+        raise _not_fetched("this file is a pointer of git-lfs or git-annex, not its content", root, pointers)
+    return _without(files, sorted({*lost, *pointers})) if lost or pointers else files
+
+
+def _not_fetched(what: str, root: bytes, names: list[bytes]) -> DataError:
+    return DataError(
+        what, file=join(root, min(names)), why=f"its name is that of a sample file; {len(names):,} such are here",
+        remedy="fetch the content (git lfs pull, git annex get, dvc pull, hf download), remove them, "
+        "or leave their samples out: --on-corrupt skip",
+    )  # fmt: skip
+
+
+def _pointers(files: SampleFiles) -> list[bytes]:
+    """Names of files that hold but a reference to their content."""
+    low, high = _POINTER_BYTES
+    found = []
+    for number in np.flatnonzero((files.size >= low) & (files.size <= high)).tolist():
+        path = files.path(number)
+        with host(path), open(path, "rb", buffering=0) as file:
+            if file.read(max(map(len, _POINTERS))).startswith(_POINTERS):
+                found.append(files.names[number])
+    return found
+
+
+def _without(files: SampleFiles, lost: list[bytes]) -> SampleFiles:
+    """Without the samples that lost a file."""
+    keys = {_mark(name).partition(b"\0")[0] for name in lost}
+    rows = np.array(
+        [k for k, name in enumerate(files.names) if name[: int(files.dot[k])] not in keys], np.int64
+    )  # fmt: skip
+    return replace(
+        files, names=files.names.take(rows), dot=files.dot[rows], size=files.size[rows], mtime_ns=files.mtime_ns[rows],
+        inode=files.inode[rows], linked=files.linked[rows], lost=tuple(lost), lost_samples=len(keys),
+    )  # fmt: skip
 
 
 def is_sample(root: bytes, path: bytes) -> bool:
@@ -213,12 +249,9 @@ class _Table:
         self._inode.append(found.st_ino)
         self._linked.append(linked)
 
-    def finish(self, root: bytes, prefix: bytes, folders: tuple[bytes, ...], lost: tuple[bytes, ...]) -> SampleFiles:
+    def finish(self, root: bytes, prefix: bytes, folders: tuple[bytes, ...]) -> SampleFiles:
         marks = self._marks
-        keys = {_mark(name).partition(b"\0")[0] for name in lost}
         order = sorted(range(len(marks)), key=marks.__getitem__)
-        if keys:
-            order = [number for number in order if marks[number].partition(b"\0")[0] not in keys]
         names = Ragged.of(marks[number] for number in order)
         data = names.data.copy()
         dot = np.flatnonzero(data == 0) - names.first[:-1]  # one NUL a name
@@ -231,7 +264,7 @@ class _Table:
         return SampleFiles(
             root, prefix, Ragged(data, names.first), dot.astype(np.int64),
             column(self._size, "i8"), column(self._mtime, "i8"), column(self._inode, "u8"),
-            np.frombuffer(self._linked, np.uint8).astype(bool)[rows], folders, lost, len(keys),
+            np.frombuffer(self._linked, np.uint8).astype(bool)[rows], folders,
         )  # fmt: skip
 
 

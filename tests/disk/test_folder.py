@@ -252,7 +252,7 @@ def test_a_link_to_nothing_is_missing_content(tmp_path):
     root = fill(tmp_path / "in", ["a.jpg", "a.cls", "b.jpg", "c.cls"])
     os.symlink("/nowhere/b", root / "b.cls")
     os.symlink("loop.jpg", root / "loop.jpg")
-    with pytest.raises(DataError, match=r"points to nothing[\s\S]*b\.cls[\s\S]*2 such links[\s\S]*annex"):
+    with pytest.raises(DataError, match=r"points to nothing[\s\S]*b\.cls[\s\S]*2 such are here[\s\S]*annex"):
         packed(root, tmp_path / "out")
     got, result = packed(root, tmp_path / "out", rules={"on_corrupt": "skip"})
     assert sorted(name for name, _ in got) == [b"a.cls", b"a.jpg", b"c.cls"]  # b goes as a whole
@@ -263,6 +263,18 @@ def test_a_link_to_nothing_is_missing_content(tmp_path):
     os.symlink("/nowhere/x", only / "x.jpg")
     with pytest.raises(DataError, match="points to nothing"):
         resolve([str(only)])
+
+
+def test_pointers_of_git_lfs_are_missing_content(tmp_path):
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"2d" * 32 + b"\nsize 145238016\n"
+    annexed = b"/annex/objects/SHA256E-s31390--" + b"f9" * 32 + b".jpg\n"
+    root = fill(tmp_path / "in", {"a.jpg": b"a" * len(pointer), "a.cls": b"1", "b.jpg": pointer, "b.cls": b"2",
+                                  "c.jpg": annexed, "d.jpg": b"d"})  # fmt: skip
+    with pytest.raises(DataError, match=r"pointer of git-lfs[\s\S]*b\.jpg[\s\S]*2 such are here[\s\S]*git lfs pull"):
+        packed(root, tmp_path / "out")
+    got, result = packed(root, tmp_path / "out", rules={"on_corrupt": "skip"})
+    assert sorted(name for name, _ in got) == [b"a.cls", b"a.jpg", b"d.jpg"]
+    assert result.manifest.dropped == {"samples": 2, "files_damaged": 2}
 
 
 # -- labels ------------------------------------------------------------------------------------------------------

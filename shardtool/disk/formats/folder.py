@@ -55,8 +55,8 @@ def scan_folder(files: SampleFiles, rules: Rules) -> Scanned:
         findings.dropped["samples"] += files.lost_samples
         listed = ", ".join(printable(files.prefix + name) for name in files.lost[:NAMED])
         findings.warnings.append(
-            f"{plural(files.lost_samples, 'sample')} left out for {plural(len(files.lost), 'link')} to nothing: "
-            + listed
+            f"{plural(files.lost_samples, 'sample')} left out for {plural(len(files.lost), 'file')} without content "
+            f"(links to nothing, pointers of git-lfs): {listed}"
         )
     _require(files, rows, rules)
     if not rules.allow_case_collision:
