@@ -26,18 +26,18 @@ class Cost:
     open_files: int
 
 
-# Bytes that are reckoned for the path of a sample file below its source.
-FILE_NAME = 64
+# Of a sample file while the table of files is made, with a path of 64 bytes below its source (measured: 255 with 29,
+# disk/samplefiles.py). Afterwards it is a third of that, and the number of its file.
+FILE_BYTES = 330
 
 
 def columns_bytes(index: Index, layout: Layout) -> int:
-    """Index and layout in memory: 24 bytes a part (offset, head, size), 4 more and 8 a sample for fields and parts,
+    """Index and layout in memory: 24 bytes a part (offset, head, size), more where parts are files, 4 more and 8 a sample for fields and parts,
     keys and 8 a key, 4 for a label, 16 for the order and the ends."""
     parts, samples = len(index.offset), layout.samples
     total = 24 * parts + 16 * samples
     if index.file is not None:
-        # its number; and in the table of files: path, its place, dot, size, time, inode, whether it is a link
-        total += (8 + 41 + FILE_NAME) * parts
+        total += FILE_BYTES * parts
     if index.first is not None:
         total += 4 * parts + 8 * samples
     if index.keys is not None:
