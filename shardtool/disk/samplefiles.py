@@ -26,7 +26,7 @@ from ..layout.index import I64
 from .claims import is_junk_folder, is_litter
 from .formats.tar.names import ignored_as
 from .patterns import host, join, tree
-from .sourcefile import SourceFile, gone
+from .sourcefile import READ, SourceFile, fill, gone
 
 # Files that are asked for their status at a time, and by how many threads where one answer takes longer than SLOW
 # seconds (a network, a cold disk); else a thread is slower than none.
@@ -89,6 +89,33 @@ class SampleFiles:
             join(self.root, name), self.prefix + name, size[number], mtime_ns[number], inode[number]
         )
 
+    def read_whole(self, number: int, target: memoryview) -> bool:
+        """Fill `target` with a file when that is all of it: opened, checked, read, closed; else False.
+
+        DataError when the file is no longer the one that was found.
+        """
+        data, first, size, mtime_ns, inode = self._views
+        if len(target) != size[number]:
+            return False
+        try:
+            fd = os.open(self._start + bytes(data[first[number] : first[number + 1]]), READ)
+        except (FileNotFoundError, NotADirectoryError):
+            raise gone(self.file(number).name) from None
+        try:
+            found = os.fstat(fd)
+            if (found.st_size, found.st_mtime_ns, found.st_ino) != (size[number], mtime_ns[number], inode[number]):
+                self.file(number).check(found)
+            got = os.preadv(fd, [target], 0)
+            if got < len(target):
+                fill(fd, self.file(number).name, target, 0, got)
+        finally:
+            os.close(fd)
+        return True
+
+    @cached_property
+    def _start(self) -> bytes:
+        return join(self.root, b"")
+
     @cached_property
     def _views(self) -> tuple[memoryview, ...]:
         """The columns as views, whose items are fetched four times as fast as those of arrays."""
@@ -121,10 +148,9 @@ class SampleFiles:
 
     def check(self) -> None:
         """DataError when a file is no longer the one that was found."""
-        start = join(self.root, b"")
         facts = zip(self.size.tolist(), self.mtime_ns.tolist(), self.inode.tolist(), strict=True)
         number = 0
-        for paths in _batches(start + name for name in self.names):
+        for paths in _batches(self._start + name for name in self.names):
             for found, then in zip(_status(paths, self._gone), facts, strict=False):
                 if (found.st_size, found.st_mtime_ns, found.st_ino) != then:
                     self.file(number).check(found)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from ..base.errors import DataError
 
+# Not to block on a FIFO that took the file's place.
+READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _REMEDY = "keep the input unchanged, then start again with --overwrite"
 
 
@@ -39,13 +41,17 @@ class SourceFile:
                 )  # fmt: skip
 
 
+def fill(fd: int, name: bytes, target: memoryview, offset: int, got: int) -> None:
+    """Read what is missing of `target` behind its first `got` bytes; `offset` is where it begins in the file."""
+    while got < len(target):
+        more = os.preadv(fd, [target[got:]], offset + got)
+        if not more:
+            raise DataError(
+                "the input became shorter during the run", file=name, offset=offset + got, remedy=_REMEDY
+            )
+        got += more
+
+
 def gone(name: bytes) -> DataError:
     """What to raise for an input file that is no longer there."""
     return DataError("the input changed during the run", file=name, why="this file is gone", remedy=_REMEDY)
-
-
-def shorter(name: bytes, offset: int) -> DataError:
-    """What to raise for an input file that ends at `offset`."""
-    return DataError(
-        "the input became shorter during the run", file=name, offset=offset, remedy=_REMEDY
-    )

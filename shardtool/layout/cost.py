@@ -32,8 +32,8 @@ FILE_BYTES = 330
 
 
 def columns_bytes(index: Index, layout: Layout) -> int:
-    """Index and layout in memory: 24 bytes a part (offset, head, size), more where parts are files, 4 more and 8 a sample for fields and parts,
-    keys and 8 a key, 4 for a label, 16 for the order and the ends."""
+    """Index and layout in memory: 24 bytes a part (offset, head, size), more where parts are files, 4 more and 8 a
+    sample for fields and parts, keys and 8 a key, 4 for a label, 16 for the order and the ends."""
     parts, samples = len(index.offset), layout.samples
     total = 24 * parts + 16 * samples
     if index.file is not None:

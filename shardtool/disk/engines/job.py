@@ -14,8 +14,8 @@ from ...layout.index import Index
 from ...layout.keys import OutputKeys
 from ...layout.layout import Layout
 from ..samplefiles import SampleFiles
+from ..sourcefile import READ, fill, gone
 from ..sourcefile import SourceFile as SourceFile
-from ..sourcefile import gone, shorter
 
 
 class SourceTable(Sequence[SourceFile]):
@@ -49,6 +49,12 @@ class SourceTable(Sequence[SourceFile]):
         at = bisect_right(self.starts, number) - 1
         one = self._sources[at]
         return one.file(number - self.starts[at]) if isinstance(one, SampleFiles) else one
+
+    def read_whole(self, number: int, target: memoryview) -> bool:
+        """As SampleFiles.read_whole; False for what is no sample file."""
+        at = bisect_right(self.starts, number) - 1
+        one = self._sources[at]
+        return isinstance(one, SampleFiles) and one.read_whole(number - self.starts[at], target)
 
 
 @dataclass(frozen=True)
@@ -115,15 +121,12 @@ class SourceFiles:
             if generated is not None:
                 target[:] = generated[offset : offset + len(target)]
                 return
-            if number not in self._open:
-                file = self._table[number]
-                if len(target) == file.size:  # a whole sample file: nobody will ask for it again
-                    _read_once(file, target)
-                    return
+            if number not in self._open and self._table.read_whole(number, target):
+                return  # a whole sample file: nobody will ask for it again
         fd = self.fd(number)
         got = os.preadv(fd, [target], offset)
         if got < len(target):
-            _fill(fd, self._files[number].name, target, offset, got)
+            fill(fd, self._files[number].name, target, offset, got)
 
     def close(self) -> None:
         """Give all descriptors back."""
@@ -133,28 +136,6 @@ class SourceFiles:
 
 def _open(file: SourceFile) -> int:
     try:
-        # Not to block on a FIFO that took the file's place.
-        return os.open(file.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        return os.open(file.path, READ)
     except (FileNotFoundError, NotADirectoryError):
         raise gone(file.name) from None
-
-
-def _read_once(file: SourceFile, target: memoryview) -> None:
-    """A whole file: opened, checked, read, closed."""
-    fd = _open(file)
-    try:
-        file.check(os.fstat(fd))
-        got = os.preadv(fd, [target], 0)
-        if got < len(target):
-            _fill(fd, file.name, target, 0, got)
-    finally:
-        os.close(fd)
-
-
-def _fill(fd: int, name: bytes, target: memoryview, offset: int, got: int) -> None:
-    """What is missing behind the first `got` bytes of `target`."""
-    while got < len(target):
-        more = os.preadv(fd, [target[got:]], offset + got)
-        if not more:
-            raise shorter(name, offset + got)
-        got += more
