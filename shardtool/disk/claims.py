@@ -41,6 +41,23 @@ _SAMPLES = (
 )  # fmt: skip
 
 
+# In a folder of sample files less is put aside, for a sample may be called anything: `license_plate_7.jpg`, `a.idx`.
+_LITTER_ENDINGS = (
+    b".tmp", b".temp", b".incomplete", b".part", b".partial", b".crdownload", b".aria2", b".swp", b"~", b".bak",
+    b".lock", b".dvc",
+)  # fmt: skip
+_LITTER_NAMES = {
+    b"manifest.json", b"dataset_info.json", b"dataset_infos.json", b"features.json", b"thumbs.db", b"desktop.ini",
+}  # fmt: skip
+_ABOUT = re.compile(rb"(readme|licen[cs]e|changelog|checksums?|md5sums|sha(1|256|512)sums)\.(md|txt|rst|html?)", re.I)
+
+
+def is_litter(name: bytes) -> bool:
+    """Whether a file with this base name is ignored among sample files: unfinished, or about the folder."""
+    low = name.lower()
+    return low in _LITTER_NAMES or low.endswith(_LITTER_ENDINGS) or _ABOUT.fullmatch(low) is not None
+
+
 def is_junk(name: bytes) -> bool:
     """Whether a file with this base name is ignored in a folder: hidden, index, checksum, unfinished, ..."""
     low = name.lower()

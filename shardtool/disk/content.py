@@ -10,6 +10,7 @@ from ..base.errors import DataError, printable
 from ..layout.rules import Rules
 from .decode import Damage, Decoder, TooLarge, salvage
 from .formats import scan_file
+from .formats.folder import scan_folder
 from .packed import SMALL, Packed
 from .scanned import Scanned
 from .sources import DAMAGED, Input
@@ -69,6 +70,8 @@ def own_checksums(file: Input, rules: Rules) -> bool:
 
 def scan_content(file: Input, content: Content, rules: Rules, *, check_payload: bool) -> Scanned:
     """Walk the content of one source, and count its damage."""
+    if file.files is not None:
+        return scan_folder(file.files, rules)
     name = file.name if file.compression is None else file.name + b" (decompressed)"
     if content.damage is None:
         return scan_file(file.format, content.path, name, rules, check_payload=check_payload)

@@ -11,7 +11,9 @@ import numpy.typing as npt
 from ..layout.index import INT64_TEXT, SPAN, Runs
 from ..layout.multiset import BYTES, sample_digest
 from .blocks import Blocks
+from .engines.job import SourceFiles, SourceTable
 from .formats.values import computed
+from .samplefiles import SampleFiles
 from .scanned import Scanned
 
 WINDOW = 4 << 20
@@ -29,19 +31,33 @@ def sample_digests(
 
     Holes of sparse members are zeros, a hard link has its target's payload.
     """
-    digests = bytearray()
     with Blocks(path, name, WINDOW) as file:
-        parts = _part_digests(file, scanned)
-        if scanned.first is None:
-            for digest in parts:
-                digests += digest
-        else:
-            assert scanned.ext is not None
-            names = [_lower(ext) if fold_case else ext for ext in scanned.exts]
-            fields = (names[code] for code in scanned.ext.tolist())
-            for count in np.diff(scanned.first).tolist():
-                sample = [(next(fields), next(parts)) for _ in range(count)]
-                digests += sample_digest([part for part in sample if not skip_empty or part[1] != EMPTY])
+        return _of_samples(_part_digests(file, scanned), scanned, fold_case, skip_empty)
+
+
+def folder_digests(files: SampleFiles, scanned: Scanned, *, fold_case: bool = False) -> npt.NDArray[np.uint8]:
+    """The same for a folder of sample files. DataError for a file that changed since it was found."""
+    sources = SourceFiles(SourceTable([files]))
+    try:
+        return _of_samples(_file_digests(sources, scanned), scanned, fold_case, False)
+    finally:
+        sources.close()
+
+
+def _of_samples(
+    parts: Iterator[bytes], scanned: Scanned, fold_case: bool, skip_empty: bool
+) -> npt.NDArray[np.uint8]:
+    digests = bytearray()
+    if scanned.first is None:
+        for digest in parts:
+            digests += digest
+    else:
+        assert scanned.ext is not None
+        names = [_lower(ext) if fold_case else ext for ext in scanned.exts]
+        fields = (names[code] for code in scanned.ext.tolist())
+        for count in np.diff(scanned.first).tolist():
+            sample = [(next(fields), next(parts)) for _ in range(count)]
+            digests += sample_digest([part for part in sample if not skip_empty or part[1] != EMPTY])
     return np.frombuffer(bytes(digests), np.uint8).reshape(-1, BYTES)
 
 
@@ -78,6 +94,21 @@ def _stored(file: Blocks, at: int, scanned: Scanned, part: int) -> bytes:
     for place, source, count in scanned.sparse.get(part, ((0, at, len(data)),)):
         data[place : place + count] = file.peek(source, count)
     return bytes(data)
+
+
+def _file_digests(sources: SourceFiles, scanned: Scanned) -> Iterator[bytes]:
+    """SHA-256 of every part's payload, of parts in files of their own."""
+    assert scanned.file is not None
+    buffer = memoryview(bytearray(WINDOW))
+    for number, offset, size in zip(
+        scanned.file.tolist(), scanned.offset.tolist(), scanned.size.tolist(), strict=True
+    ):
+        state = hashlib.sha256()
+        for lo in range(0, size, WINDOW):
+            piece = buffer[: min(WINDOW, size - lo)]
+            sources.read_into(number, piece, offset + lo)
+            state.update(piece)
+        yield state.digest()
 
 
 def _pieces(file: Blocks, at: int, size: int) -> Iterator[memoryview]:

@@ -26,12 +26,14 @@ class Findings:
     dropped   reason -> count: 'samples', 'records', 'bytes', 'archives_damaged', 'files_damaged'
     examples  reason -> the first few names
     warnings  sentences, each with the file's name in it
+    loose     it is about files in a folder, not about members and shards
     """
 
     ignored: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[bytes]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    loose: bool = False
 
     def ignore(self, reason: str, name: bytes) -> None:
         """Count one ignored member or file."""
@@ -48,15 +50,17 @@ class Findings:
             mine = self.examples.setdefault(reason, [])
             mine.extend(names[: NAMED - len(mine)])
         self.warnings.extend(other.warnings)
+        self.loose |= other.loose
 
     def sentences(self) -> list[str]:
         """One line for each reason for ignoring something."""
         lines = []
+        words = _WORDS | _LOOSE_WORDS if self.loose else _WORDS
         for reason, count in sorted(self.ignored.items()):
             names = self.examples.get(reason, [])
             more = f" and {count - len(names):,} more" if count > len(names) else ""
             listed = ", ".join(printable(name) for name in names)
-            lines.append(f"ignored {count:,} {_WORDS[reason]}: {listed}{more}")
+            lines.append(f"ignored {count:,} {words[reason]}: {listed}{more}")
         return lines
 
 
@@ -71,6 +75,16 @@ _WORDS = {
     "files": "files that are no shards",
 }
 
+_LOOSE_WORDS = {
+    "directories": "folders",
+    "special": "special files (devices, pipes, sockets)",
+    "symlinks": "symbolic links to nothing",
+    "hidden": "hidden files",
+    "meta": "metadata files (__name__)",
+    "no_extension": "files without an extension",
+    "files": "files that are no samples",
+}
+
 
 @dataclass
 class Scanned:
@@ -79,6 +93,8 @@ class Scanned:
     end     byte behind the last frame that was read (for a tar: where its end marker begins)
     labels  value of the label of every sample (None: it has none), when asked for
     kind, stored  of parts whose payload is computed from other bytes, as in Index; None: there are none
+    file    of a folder: number of the file of every part, as in SampleFiles
+    codes   of a folder whose folders are the labels: number of every sample's class, int32
     """
 
     samples: int
@@ -95,3 +111,5 @@ class Scanned:
     findings: Findings = field(default_factory=Findings)
     kind: npt.NDArray[np.uint8] | None = None
     stored: I64 | None = None
+    file: I64 | None = None
+    codes: npt.NDArray[np.int32] | None = None

@@ -12,16 +12,17 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..base.errors import DataError, HostError, StateError, UsageError, printable
 from ..layout.manifest import decode_name
 from ..layout.rules import Rules
-from . import decode
+from . import decode, samplefiles
 from .arguments import Path, expand, unreachable
 from .claims import check_sets, claims, format_of_name, is_junk, is_junk_folder, worth_opening
 from .formats import sniff
 from .patterns import host, join, tree
+from .samplefiles import SampleFiles
 from .scanned import Findings
 
 # Bytes of a file's head that decide its format: two tar blocks, for what stands behind a first header.
@@ -33,6 +34,7 @@ MANIFEST_LIMIT = 1 << 30
 RATIO, SLACK = 100, 1 << 30
 
 _WORDS = {"tar": "a tar archive", "tfrecord": "a TFRecord file", None: "a shard"}
+FOLDER = "folder"
 DAMAGED = {"tar": "archives_damaged", "tfrecord": "files_damaged", None: "files_damaged"}
 
 Source = str | bytes | os.PathLike[str]
@@ -60,16 +62,17 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One file to read.
+    """One file to read, or one folder of sample files.
 
     path         absolute, to open it
     name         relative to the base, '/' between folders: for order, messages and the manifest
-    format       'tar' or 'tfrecord'; of a compressed file its content's
-    size         bytes of the file; 0 is possible
-    mtime_ns, inode  to notice a change during a run
+    format       'tar', 'tfrecord' or 'folder'; of a compressed file its content's
+    size         bytes of the file; 0 is possible. Of a folder: of its sample files together
+    mtime_ns, inode  to notice a change during a run; the time of a folder is that of its newest sample file
     compression  None, or how the file is compressed: 'gzip', 'zlib', 'zstd', 'bz2', 'xz'
     linked       the file was reached by a symbolic link to it
     limit        bytes that the content of a compressed file may come to
+    files        of a folder: its sample files
     """
 
     path: bytes
@@ -81,6 +84,23 @@ class Input:
     compression: str | None = None
     linked: bool = False
     limit: int | None = None
+    files: SampleFiles | None = None
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """As Source.identity of layout.index: equal for the same input wherever it lies."""
+        return (self.name, self.size, None if self.files is None else self.files.listing)
+
+    @property
+    def private(self) -> list[object]:
+        """What tells that the input was changed or replaced, on this machine."""
+        facts: list[object] = [printable(self.path), self.size, self.mtime_ns, self.inode]
+        return facts if self.files is None else [*facts, self.files.private]
+
+    @property
+    def dependencies(self) -> tuple[bytes, ...]:
+        """Absolute paths that a change of the input shows at: the file, or all folders below a folder."""
+        return (self.path,) if self.files is None else self.files.folders
 
 
 @dataclass(frozen=True)
@@ -104,8 +124,13 @@ class Inputs:
 
     @property
     def format(self) -> str:
-        """The format of all files."""
-        return self.files[0].format
+        """The format of all files; 'tar' when there are folders besides tars."""
+        return next((one.format for one in self.files if one.format != FOLDER), FOLDER)
+
+    @property
+    def output_format(self) -> str:
+        """The format of the shards that a repack writes when it is not told another."""
+        return "tar" if self.format == FOLDER else self.format
 
     @property
     def compressed(self) -> list[int]:
@@ -146,11 +171,18 @@ class _Collected:
     """All that the arguments name."""
 
     files: list[_Found] = field(default_factory=list)
+    samples: list[SampleFiles] = field(default_factory=list)
     ignored: list[tuple[str, bytes]] = field(default_factory=list)  # (reason, path)
     anchors: set[bytes] = field(default_factory=set)  # folders whose deepest common one is the base
     roots: set[bytes] = field(default_factory=set)
     folders: set[bytes] = field(default_factory=set)
     manifests: set[bytes] = field(default_factory=set)
+
+    def enter(self, root: bytes, folder: bytes, linked: bool) -> None:
+        """Note a folder below `root`."""
+        self.folders.add(folder)
+        if linked or folder == root:
+            self.roots.add(folder)
 
 
 def resolve(
@@ -165,21 +197,22 @@ def resolve(
     set), HostError (unreadable).
     """
     options, rules = options or SourceOptions(), rules or Rules()
-    _refuse_options(options)
     if not sources:
         raise UsageError("no SRC given", remedy="name files, folders or patterns to read")
     collected = _Collected()
     for source in sources:
         for path in expand(os.fsencode(source)):
-            _collect(path, options, collected)
+            _collect(path, options, rules, collected)
     if not collected.anchors:
         raise UsageError("SRC names no file", why="the list is empty", remedy="name files or folders")
     base = _base(options.base, collected.anchors)
-    findings = Findings()
+    findings = Findings(loose=bool(collected.samples) and not collected.files)
     named = [(_relative(base, one.path), one.path, one) for one in collected.files]
     named.sort(key=lambda triple: triple[:2])
     _refuse_twice(named)
     files, dropped = _decide([(name, one) for name, _, one in named], options, rules, collected, findings)
+    files = sorted([*files, *_sample_inputs(base, options, rules, collected)], key=lambda one: one.name)
+    _refuse_mixed(files)
     for reason, left in sorted(collected.ignored, key=lambda pair: pair[1]):
         findings.ignore(reason, _relative(base, left))
     # What is damaged is not missing.
@@ -194,41 +227,30 @@ def resolve(
     )  # fmt: skip
 
 
-# -- what comes with a later release: each has its one place -------------------------------------------------
+# -- what comes with a later release --------------------------------------------------------------------------
 
 
-def _refuse_options(options: SourceOptions) -> None:
-    if options.from_ == "folder":
-        raise _later("--from folder", "folders of sample files")
-    if options.label_from is not None:
-        raise _later("--label-from", "labels from folder names")
-
-
-def _refuse_sample_folder(folder: bytes, count: int, example: bytes) -> None:
+def _refuse_mixed(files: list[Input]) -> None:
+    """Sample files and members of tars become the same samples; records of TFRecord files are others."""
+    by_format = {one.format: one.name for one in reversed(files)}
+    if len(by_format) < 2 or "tfrecord" not in by_format:
+        return
+    names = " and ".join(f"{printable(name)} ({kind})" for kind, name in sorted(by_format.items(), key=_by_words))
+    what = "tar" if "tar" in by_format else "a folder of sample files"
     raise UsageError(
-        "folders of sample files are not supported yet", file=folder,
-        why=f"none of its {count:,} files is a shard or claims to be one; the first is {printable(example)}",
-        remedy="pack them with `tar --sort=name -cf samples.tar FOLDER` and give that file, "
-        "or --from tar, --from tfrecord when they are shards",
-    )  # fmt: skip
-
-
-def _refuse_mixed(by_format: dict[str, bytes]) -> None:
-    names = " and ".join(f"{printable(name)} ({kind})" for kind, name in sorted(by_format.items()))
-    raise UsageError(
-        f"SRC mixes tar and TFRecord, which is not supported yet: {names}",
+        f"SRC mixes {what} and TFRecord, which is not supported yet: {names}",
         remedy="give --from tar or --from tfrecord, or name only files of one format",
     )
 
 
-def _later(option: str, what: str) -> UsageError:
-    return UsageError(f"{option}: {what} are not supported yet", remedy="leave the option out")
+def _by_words(pair: tuple[str, bytes]) -> tuple[bool, str]:
+    return (pair[0] == "tfrecord", pair[0])
 
 
 # -- paths -> files ------------------------------------------------------------------------------------------
 
 
-def _collect(named: Path, options: SourceOptions, into: _Collected) -> None:
+def _collect(named: Path, options: SourceOptions, rules: Rules, into: _Collected) -> None:
     """Put what one path stands for into `into`."""
     path = named.path
     try:
@@ -237,7 +259,11 @@ def _collect(named: Path, options: SourceOptions, into: _Collected) -> None:
         raise unreachable(path, error, named.origin) from None
     absolute = _absolute(path)
     if stat.S_ISDIR(mode):
-        _collect_folder(absolute, options, into)
+        _collect_folder(absolute, options, rules, into)
+    elif options.from_ == FOLDER:
+        raise UsageError(
+            "--from folder: this is no folder", file=path, remedy="name the folder that holds the sample files"
+        )
     elif named.matched and is_junk(os.path.basename(absolute)):
         into.anchors.add(os.path.dirname(absolute))
         into.ignored.append(("files", absolute))
@@ -275,29 +301,30 @@ def _collect_manifest(path: bytes, shards: list[bytes], into: _Collected) -> Non
         into.files.append(_examine(shard, linked=os.path.islink(shard), explicit=True))
 
 
-def _collect_folder(root: bytes, options: SourceOptions, into: _Collected) -> None:
-    """The shards below a folder; all other files are ignored and counted."""
+def _collect_folder(root: bytes, options: SourceOptions, rules: Rules, into: _Collected) -> None:
+    """The shards below a folder, and then all other files are ignored and counted; else its sample files."""
     into.anchors.add(root)
+    if options.from_ == FOLDER:
+        _collect_samples(root, rules, into)
+        return
     shards: list[_Found] = []
     others: list[bytes] = []
     junk: list[bytes] = []
+    ignored: list[tuple[str, bytes]] = []
+    entered: dict[bytes, bool] = {}
+    dangling = False
     wanted = (options.from_,) if options.from_ else ("tar", "tfrecord")
 
     def skip(folder: bytes, name: bytes) -> bool:
         if name == b".shardtool" or (name == b"index" and _is_output(folder)):
             return True  # our own work folder and index: part of the shards, not worth a word
         if is_junk_folder(name):
-            into.ignored.append(("directories", join(folder, name)))
+            ignored.append(("directories", join(folder, name)))
             return True
         return False
 
-    def enter(folder: bytes, linked: bool) -> None:
-        into.folders.add(folder)
-        if linked or folder == root:
-            into.roots.add(folder)
-
-    for entry in tree(root, skip, enter):
-        name = os.path.basename(entry.path)
+    for entry in tree(root, skip, entered.__setitem__):
+        name = entry.path[entry.path.rfind(b"/") + 1 :]
         claimed = claims(name)
         if entry.kind == "file" and not is_junk(name):
             found = None
@@ -315,16 +342,100 @@ def _collect_folder(root: bytes, options: SourceOptions, into: _Collected) -> No
                 remedy="fetch its content (git annex get, dvc pull, hf download), or remove the link",
             )  # fmt: skip
         else:
-            into.ignored.append(("symlinks" if entry.kind == "dangling" else "special", entry.path))
+            ignored.append(("symlinks" if entry.kind == "dangling" else "special", entry.path))
+            dangling = dangling or entry.kind == "dangling"
+    sampled = bool(others) or dangling or any(samplefiles.is_sample(root, path) for path in junk)
+    if not shards and sampled and options.from_ is None:
+        del others, junk, ignored
+        _collect_samples(root, rules, into)
+        return
     if not shards:
         _no_shards(root, others, junk, options)
+    for folder, linked in entered.items():
+        into.enter(root, folder, linked)
     into.files.extend(shards)
+    into.ignored.extend(ignored)
     into.ignored.extend(("files", path) for path in (*others, *junk))
 
 
+def _collect_samples(root: bytes, rules: Rules, into: _Collected) -> None:
+    """The sample files below a folder."""
+    ignored: list[tuple[str, bytes]] = []
+
+    def ignore(reason: str, path: bytes) -> None:
+        if reason == "no_extension" and rules.strict:
+            raise DataError(
+                "a file without an extension", file=path, why="it has no field, so it is no part of a sample",
+                remedy="rename it to KEY.FIELD or remove it; without --strict it is ignored and counted",
+            )  # fmt: skip
+        ignored.append((reason, path))
+
+    found = samplefiles.find(
+        root, b"", ignore, lambda folder, linked: into.enter(root, folder, linked),
+        keep_going=rules.on_corrupt != "error",
+    )  # fmt: skip
+    if not len(found):
+        why = f"{len(ignored):,} files and folders are ignored" if ignored else "it is empty"
+        if ignored:
+            reason, first = min(ignored, key=lambda pair: pair[1])
+            why += f", {printable(_relative(root, first))} ({reason}) the first"
+        raise DataError("there is no sample file in this folder", file=root, why=why)
+    into.ignored.extend(ignored)
+    into.samples.append(found)
+
+
+def _sample_inputs(base: bytes, options: SourceOptions, rules: Rules, collected: _Collected) -> list[Input]:
+    """Folders of sample files as inputs."""
+    if options.label_from is not None and (collected.files or collected.manifests):
+        raise UsageError(
+            "--label-from dir is for folders of sample files, and SRC has shards", file=collected.files[0].path,
+            remedy="leave it out, or add --from folder when these are samples",
+        )  # fmt: skip
+    if options.label_from is not None and rules.label not in (None, "cls"):
+        raise UsageError(
+            f"--label-from dir makes the field cls the label, --label says {rules.label!r}",
+            remedy="leave out one of the two",
+        )
+    _refuse_overlap(collected.samples)
+    classes = None
+    if options.label_from is not None:
+        classes = tuple(sorted({name for one in collected.samples for name in _first_folders(one)}))
+    inputs = []
+    for one in collected.samples:
+        name = b"." if one.root == base else _relative(base, one.root)
+        files = replace(one, prefix=b"" if name == b"." else join(name, b""), classes=classes)
+        inputs.append(
+            Input(
+                one.root, name, FOLDER, int(one.size.sum()), int(one.mtime_ns.max()), os.stat(one.root).st_ino,
+                files=files,
+            )
+        )
+    return inputs
+
+
+def _first_folders(one: SampleFiles) -> set[bytes]:
+    start = len(join(one.root, b""))
+    return {path[start:] for path in one.folders if path != one.root and b"/" not in path[start:]}
+
+
+def _refuse_overlap(samples: list[SampleFiles]) -> None:
+    """UsageError when two of the folders lead to one: each of its samples would count twice."""
+    seen: dict[tuple[int, int], int] = {}
+    for number, one in enumerate(samples) if len(samples) > 1 else ():
+        for folder in one.folders:
+            with host(folder):
+                status = os.stat(folder)
+            other = seen.setdefault((status.st_dev, status.st_ino), number)
+            if other != number:
+                raise UsageError(
+                    f"the same folder is reached twice: {printable(folder)}",
+                    why=f"from {printable(samples[other].root)} and from {printable(one.root)}; "
+                    "its samples would be counted twice",
+                    remedy="name it once, or remove the link",
+                )  # fmt: skip
+
+
 def _no_shards(root: bytes, others: list[bytes], junk: list[bytes], options: SourceOptions) -> None:
-    if others and options.from_ is None:
-        _refuse_sample_folder(root, len(others), _relative(root, min(others)))
     ignored = sorted(_relative(root, path) for path in (*others, *junk))
     why = "it is empty"
     if ignored:
@@ -448,9 +559,6 @@ def _decide(
             files.append(
                 Input(one.path, name, kind, one.size, one.mtime_ns, one.inode, one.compression, one.linked, limit)
             )
-    by_format = {one.format: one.name for one in reversed(files)}
-    if len(by_format) > 1:
-        _refuse_mixed(by_format)
     return files, dropped
 
 
@@ -500,7 +608,8 @@ def _no_shard(one: _Found, kind: str | None) -> DataError:
             why += " (--no-verify reads records whose lengths have wrong checksums)"
     return DataError(
         sniff.not_a(_WORDS[kind], head), file=one.path, offset=0, why=why,
-        remedy="fetch the file again, leave it out of SRC, or give --on-corrupt skip",
+        remedy="fetch the file again, leave it out of SRC, or give --on-corrupt skip"
+        + ("" if one.explicit else "; --from folder if the folder holds samples as files"),
     )  # fmt: skip
 
 
@@ -577,7 +686,7 @@ _SHARD_ENDING = re.compile(rb"\.(tar|tfrecords?|tfrec|recordio)\Z", re.I)
 
 def side_indexes(one: Input) -> list[bytes]:
     """Paths of index files that loaders may use for this file: X.tfrecord.idx, X.idx, X.tfindex, ..."""
-    stems = [one.path]
+    stems = [one.path] if one.files is None else []
     if _SHARD_ENDING.search(one.path):
         stems.append(_SHARD_ENDING.sub(b"", one.path))
     endings = (b".idx", b".index", b".tfindex")
@@ -598,6 +707,9 @@ def check_apart(out: str | bytes, inputs: Inputs) -> None:
             raise _not_apart("a folder of SRC lies inside OUT", out, root)
     folders: dict[bytes, bytes] = {}
     for one in inputs.files:
+        if one.files is not None:
+            _check_links_apart(out, target, one.files)
+            continue
         folder, name = os.path.split(one.path)
         if folder not in folders:
             folders[folder] = os.path.realpath(folder)
@@ -610,6 +722,14 @@ def check_apart(out: str | bytes, inputs: Inputs) -> None:
                 raise _not_apart("OUT and an input file are the same", out, one.path)
             if real.startswith(inside_target):
                 raise _not_apart("an input file lies inside OUT", out, one.path)
+
+
+def _check_links_apart(out: str | bytes, target: bytes, files: SampleFiles) -> None:
+    """The same for sample files that are links; the folders themselves are among the roots."""
+    for number in files.linked.nonzero()[0].tolist():
+        real = os.path.realpath(files.path(number))
+        if real == target or real.startswith(join(target, b"")):
+            raise _not_apart("an input file lies inside OUT", out, files.path(number))
 
 
 def _not_apart(what: str, out: str | bytes, source: bytes) -> StateError:

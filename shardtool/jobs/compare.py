@@ -10,10 +10,10 @@ import numpy as np
 from ..base.errors import UsageError, printable
 from ..base.reporting import Reporter
 from ..disk.content import content_of, scan_content
-from ..disk.payloads import sample_digests
+from ..disk.payloads import folder_digests, sample_digests
 from ..disk.runners import Advance, run_tasks
 from ..disk.scanned import Findings
-from ..disk.sources import Input, Inputs
+from ..disk.sources import FOLDER, Input, Inputs
 from ..layout.manifest import Manifest
 from ..layout.multiset import MODULUS, U8, U64, multiset_sum, prefixes, surplus
 from ..layout.rules import Rules
@@ -83,7 +83,8 @@ def difference(ours: Side, theirs: Side, jobs: int, reporter: Reporter) -> Diffe
 
 def same_format(ours: Sequence[Input], theirs: Sequence[Input]) -> None:
     """UsageError for sides of two formats: their samples are equal only by way of a conversion."""
-    a, b = ours[0].format, theirs[0].format
+    # sample files and members of tars are the same samples
+    a, b = (_as_tar(side[0].format) for side in (ours, theirs))
     if a != b:
         raise UsageError(
             f"the shards are {a}, --against is {b}", why="samples of two formats cannot be compared yet",
@@ -95,7 +96,7 @@ def converts(manifest: Manifest, format: str) -> bool:
     """Whether a source of this format becomes what the manifest lists by a conversion that it records."""
     if manifest.seed is None or any(source.format != format for source in manifest.sources):
         return False
-    return format != manifest.format or recorded_conversion(manifest.options).asked
+    return _as_tar(format) != manifest.format or recorded_conversion(manifest.options).asked
 
 
 def converted_sides(
@@ -113,12 +114,18 @@ def converted_sides(
     return replace(ours, converted=features(shards, jobs=jobs, reporter=reporter)), theirs
 
 
+def _as_tar(format: str) -> str:
+    return "tar" if format == FOLDER else format
+
+
 def _digests(side: Side, number: int) -> U8:
     file = side.files[number]
     if side.converted is not None:
         return sample_digests(side.converted.content[number], file.name, scanned_of(side.converted.index, number))
     content = content_of(file, side.rules)
     scanned = scan_content(file, content, side.rules, check_payload=not side.payload_checked)
+    if file.files is not None:
+        return folder_digests(file.files, scanned)
     return sample_digests(content.path, file.name, scanned)
 
 

@@ -8,9 +8,10 @@ form comes to. docs/formats/conversion.md has the rules.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from ..base.errors import DataError, UsageError, printable
 from ..base.ragged import Ragged
 from ..base.reporting import Reporter
 from ..disk.blocks import Blocks
+from ..disk.engines.job import SourceFiles
 from ..disk.files import read_small
 from ..disk.formats.example_parse import BYTES, FLOAT, INT64, Parsed, parse_file
 from ..disk.formats.tar.names import ignored_as, split, unsafe
@@ -273,9 +275,9 @@ def _typed(
         a, b = int(index.first[lo : lo + 1][0]), int(index.first[hi : hi + 1][0])  # type: ignore[index]
         parts = a + np.flatnonzero(kind[a:b] != SPAN)
         sizes, counts = np.zeros(len(parts), np.int64), np.zeros(len(parts), np.int64)
-        with Blocks(scan.content[source], index.sources[source].name) as file:
+        with _peeking(scan, source) as peek:
             for k, part in enumerate(parts.tolist()):
-                made = _number(index, source, part, file)
+                made = _number(index, source, part, peek)
                 sizes[k] = len(made)
                 counts[k] = len(made) // 4 if kind[part] == TO_FLOAT else sum(byte < 128 for byte in made)
         advance(len(parts))
@@ -293,14 +295,37 @@ def _typed(
     return replace(index, size=size), values
 
 
-def _number(index: Index, source: int, part: int, file: Blocks) -> bytes:
+Peek = Callable[[int, int, int], bytes | memoryview]
+
+
+@contextlib.contextmanager
+def _peeking(scan: Scan, source: int) -> Iterator[Peek]:
+    """What reads (part, offset, bytes) of a source, or of the part's own file where the source is a folder."""
+    if scan.index.file is None:
+        with Blocks(scan.content[source], scan.index.sources[source].name) as file:
+            yield lambda _, offset, count: file.peek(offset, count)
+        return
+    files, number = SourceFiles(scan.source_files), scan.index.file
+
+    def peek(part: int, offset: int, count: int) -> bytes:
+        data = bytearray(count)
+        files.read_into(int(number[part : part + 1][0]), memoryview(data), offset)
+        return bytes(data)
+
+    try:
+        yield peek
+    finally:
+        files.close()
+
+
+def _number(index: Index, source: int, part: int, peek: Peek) -> bytes:
     """The packed values of one part. Raises DataError."""
     assert index.kind is not None and index.stored is not None and index.ext is not None
     window = slice(part, part + 1)
     at = int(index.offset[window][0] + index.head[window][0])
     data = bytearray(int(index.stored[window][0]))
     for place, offset, count in index.sparse.get(part, ((0, at, len(data)),)):
-        data[place : place + count] = file.peek(offset, count)
+        data[place : place + count] = peek(part, offset, count)
     kind = int(index.kind[window][0])
     try:
         return computed(kind, bytes(data))

@@ -9,8 +9,11 @@ from ..disk.sources import Inputs
 
 
 def write_depfile(path: str, target: str, inputs: Inputs) -> None:
-    """'TARGET: input input ...', and every input as an empty rule, so that one that has gone is no error."""
-    paths = [escape(os.path.relpath(file.path)) for file in inputs.files]
+    """'TARGET: input input ...', and every input as an empty rule, so that one that has gone is no error.
+
+    For a folder of sample files the folder and all folders below it: their times change when a file comes or goes.
+    """
+    paths = [escape(os.path.relpath(path)) for file in inputs.files for path in file.dependencies]
     text = b"%s: \\\n  %s\n\n%s" % (
         escape(os.fsencode(target)),
         b" \\\n  ".join(paths),

@@ -121,7 +121,7 @@ def inspect(
     if (path := manifest_of(sources)) is not None:
         manifest = Manifest.from_json(read_small(os.fsencode(path)).decode("ascii", "replace"), file=path)
         source, rules = (
-            merged(source, recorded_source({**manifest.options, "from": None})),
+            merged(source, recorded_source({**manifest.options, "from": None, "label_from": None})),
             merged(rules, shard_rules(manifest)),
         )
         sources = [path]
@@ -257,6 +257,8 @@ def _headers(scan: Scan) -> list[Caught]:
             names[trap].append(example)
 
     for number, path in enumerate(scan.content):
+        if scan.inputs.files[number].files is not None:
+            continue  # files have no headers
         lo, hi = int(source_part[number]), int(source_part[number + 1])
         if lo == hi:
             continue

@@ -77,7 +77,7 @@ def lay_out(
     Raises UsageError when the limits contradict each other or memory is too small, DataError when keys repeat
     that were to be kept.
     """
-    format = format or index.sources[0].format
+    format = format or ("tfrecord" if index.ext is None else "tar")
     store = store or Store(memory // 3)
     output_keys, renamed = choose_keys(index, keys, format)
     frames = frame_bytes(index, format, output_keys, store)

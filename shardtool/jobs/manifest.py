@@ -111,7 +111,7 @@ def write_manifest(
     started = time.monotonic()
     target = _Target.of(path)
     inputs = resolve(sources, options.source, options.rules)
-    _refuse_compressed(inputs)
+    _refuse_no_shards(inputs)
     names = shard_names(inputs, target.folder)
     exports = resolve_exports(options.exports, inputs.format)
     old = target.old(options.overwrite)
@@ -191,8 +191,14 @@ def is_manifest(path: str) -> bool:
     return True
 
 
-def _refuse_compressed(inputs: Inputs) -> None:
-    """Offsets and indexes are places in a file, and loaders cannot start inside a compressed one."""
+def _refuse_no_shards(inputs: Inputs) -> None:
+    """Offsets and indexes are places in a shard; loaders cannot start inside a compressed one."""
+    for file in inputs.files:
+        if file.files is not None:
+            raise UsageError(
+                "a manifest lists shards, this is a folder of sample files", file=file.path,
+                remedy="pack them with `shardtool repack`, which writes a manifest",
+            )  # fmt: skip
     for number in inputs.compressed:
         raise UsageError(
             f"a manifest lists shards that can be read by position, this is {inputs.files[number].compression} data",

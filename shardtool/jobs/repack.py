@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import DataError, ShardtoolError, StateError, UsageError, printable
+from ..base.errors import DataError, ShardtoolError, StateError, UsageError
 from ..base.reporting import Reporter
 from ..base.units import show_size
 from ..disk.columns import Store
@@ -124,8 +124,8 @@ def repack(
 
 def _settled(options: RepackOptions, inputs: Inputs) -> RepackOptions:
     """Defaults that depend on input and machine, filled in."""
-    format = options.format or inputs.format
-    changes_samples(inputs.format, format, options.conversion)
+    format = options.format or inputs.output_format
+    changes_samples(inputs.output_format, format, options.conversion)
     names = options.names
     if names is None and (inputs.format, format) == ("tar", "tfrecord"):
         names = {os.fsdecode(name): os.fsdecode(old) for name, old in way_back(inputs).items()}
@@ -164,7 +164,7 @@ def _prepared(
     # Payload checksums are checked on the copy, while they are in the processor's cache; a scan that must know
     # beforehand which records to leave out checks them itself.
     # So does one of records that are taken apart.
-    converts = changes_samples(inputs.format, options.format, options.conversion)
+    converts = changes_samples(inputs.output_format, options.format, options.conversion)
     check = options.rules.on_corrupt != "error" or (converts and inputs.format == "tfrecord")
     store = Store(options.memory // 3, bulk)
     scan = scan_inputs(
@@ -193,7 +193,7 @@ def _refuse_early(folder: bytes, inputs: Inputs, options: RepackOptions) -> None
     """What needs no scan to be refused: a folder that is not ours and not empty, or the output of another job."""
     found = _found(folder)
     if found.journal is None:
-        sources = [(file.name, file.size) for file in inputs.files]
+        sources = [file.identity for file in inputs.files]
         job = {"options": options.public(), "version": VERSION, "sources": sources}
         state.decide(found, job, overwrite=options.overwrite, out=folder)
 
@@ -271,7 +271,7 @@ def _found(folder: bytes) -> state.Found:
     if manifest is not None:
         facts = {
             "options": manifest.options, "version": manifest.version, "public": manifest.source_fingerprint,
-            "sources": [(source.name, source.bytes) for source in manifest.sources],
+            "sources": [source.identity for source in manifest.sources],
         }  # fmt: skip
     others = tuple(name for name in entries if name != FOLDER)[:3]
     return state.Found(Journal(folder).read_run(), facts, others)
@@ -282,8 +282,8 @@ def _finished(folder: bytes, inputs: Inputs, options: RepackOptions) -> Manifest
     manifest = read_manifest(folder)
     if manifest is None or options.overwrite or Journal(folder).read_run() is not None:
         return None
-    here = [(file.name, file.size) for file in inputs.files]
-    there = [(source.name, source.bytes) for source in manifest.sources]
+    here = [file.identity for file in inputs.files]
+    there = [source.identity for source in manifest.sources]
     if here != there or manifest.version != VERSION or dict(manifest.options) != options.public():
         return None
     written = os.stat(os.path.join(folder, MANIFEST.encode())).st_mtime_ns
@@ -335,9 +335,7 @@ def _journal_facts(plan: _Plan, bulk: bytes) -> dict[str, Any]:
         "version": VERSION,
         "options": plan.options.public(),
         "public": source_fingerprint(plan.scan.index.sources),
-        "private": [
-            [printable(file.path), file.size, file.mtime_ns, file.inode] for file in plan.scan.inputs.files
-        ],
+        "private": [file.private for file in plan.scan.inputs.files],
         "files": names,
         "bulk": os.fsdecode(bulk),
         "replaces": [],
@@ -448,10 +446,9 @@ def copy_job(
     columns = index_columns(index, layout, laid_out.largest_frame)
     if laid_out.keys.mode != NONE and not index.records:
         columns.update({"key": "|u1", "key_end": "<i8"})
-    sizes = np.array([file.size for file in scan.source_files], np.int64)
     # Mappings are shared, but whoever adds up the processes' memory counts them once for each.
     room = ((options.memory or 0) - laid_out.cost.peak_ram_bytes) // (options.jobs or 1)
-    mapped = laid_out.cost.engine == "gather" and worth_mapping(sizes, index.samples, room)
+    mapped = laid_out.cost.engine == "gather" and index.file is None and _worth_mapping(scan, room)
     return CopyJob(
         layout=layout, index=index, keys=laid_out.keys, names=names, out=out, work=work, bulk=bulk,
         frames=laid_out.frames, budget=laid_out.budget,
@@ -463,7 +460,15 @@ def copy_job(
 def _unchanged(inputs: Inputs) -> None:
     """DataError when an input is no longer what was scanned."""
     for file in inputs.files:
+        if file.files is not None:
+            file.files.check()
+            continue
         SourceFile(file.path, file.name, file.size, file.mtime_ns, file.inode).check(os.stat(file.path))
+
+
+def _worth_mapping(scan: Scan, room: int) -> bool:
+    sizes = np.array([file.size for file in scan.source_files], np.int64)
+    return worth_mapping(sizes, scan.index.samples, room)
 
 
 # -- the manifest ---------------------------------------------------------------------------------------------

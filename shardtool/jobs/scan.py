@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..base.errors import DataError, UsageError
+from ..base.errors import DataError, UsageError, printable
 from ..base.ragged import Ragged
 from ..base.reporting import Reporter
+from ..base.units import plural
 from ..disk.columns import Constant, Store, put
 from ..disk.content import Content, content_of, scan_content
-from ..disk.engines.job import SourceFile
+from ..disk.engines.job import SourceFile, SourceTable
 from ..disk.packed import Packed
 from ..disk.runners import Advance, run_tasks
-from ..disk.scanned import Findings, Scanned
+from ..disk.samplefiles import SampleFiles
+from ..disk.scanned import NAMED, Findings, Scanned
 from ..disk.slim import Slim, slim
 from ..disk.sources import Input, Inputs, SourceOptions, resolve
 from ..disk.spool import Spool
@@ -41,13 +43,20 @@ class Scan:
 
     @property
     def format(self) -> str:
-        """The one format of all sources."""
-        return self.inputs.files[0].format
+        """The format of the sources: 'tar', 'tfrecord' or 'folder'."""
+        return self.inputs.format
 
     @property
-    def source_files(self) -> tuple[SourceFile, ...]:
-        """What engines read: sources as they were when they were resolved, or the spool files as they are."""
-        return tuple(_source_file(*pair) for pair in zip(self.inputs.files, self.content, strict=True))
+    def source_files(self) -> Sequence[SourceFile]:
+        """What engines read: sources as they were when they were resolved, or the spool files as they are; of
+        folders their sample files."""
+        files = [
+            one.files if one.files is not None else _source_file(one, content)
+            for one, content in zip(self.inputs.files, self.content, strict=True)
+        ]
+        if any(isinstance(one, SampleFiles) for one in files):
+            return SourceTable(files)
+        return tuple(one for one in files if isinstance(one, SourceFile))
 
     @property
     def unpacked_bytes(self) -> int:
@@ -108,6 +117,10 @@ def scan_inputs(
         )
     index = assemble(inputs.files, slims, rules, store)
     _require_label(index, rules)
+    findings.warnings.extend(_empty_classes(inputs, index))
+    links = sum(int(one.files.linked.sum()) for one in inputs.files if one.files is not None)
+    if links:
+        reporter.note(f"{links:,} sample files are symbolic links: what they point to is read.")
     for text in [*findings.warnings, *findings.sentences()]:
         reporter.warn(text)
     return Scan(inputs, index, findings, tuple(found[number][1] for number in range(len(inputs.files))))
@@ -145,12 +158,18 @@ def assemble(
     store = store or Store(1 << 62)
     parts = [part.rest for part in slims]
     sources = tuple(
-        Source(file.name, file.size, part.samples, file.format) for file, part in zip(files, parts, strict=True)
+        Source(
+            file.name, file.size, part.samples, file.format, None if file.files is None else file.files.listing
+        )
+        for file, part in zip(files, parts, strict=True)
     )
     exts = tuple(sorted({ext for part in parts for ext in part.exts}))
     classes: tuple[bytes, ...] = ()
     label = None
-    if rules.label is not None:
+    if (first := files[0].files) is not None and first.classes is not None:
+        classes = first.classes  # those of all folders
+        label = np.concatenate([part.codes for part in parts if part.codes is not None])
+    elif rules.label is not None:
         classes, label = _labels(parts)
     tar = any(part.first is not None for part in parts)
     return Index(
@@ -165,6 +184,7 @@ def assemble(
         label=label,
         classes=classes,
         sparse=_sparse(slims),
+        file=_files(files, slims),
     )
 
 
@@ -197,6 +217,18 @@ def _joined(columns: Iterable[I64]) -> I64:
 def _first(parts: Sequence[Scanned]) -> I64:
     counts = [np.diff(part.first) if part.first is not None else np.ones(part.samples, np.int64) for part in parts]
     return np.cumsum(_joined([np.zeros(1, np.int64), *counts]))
+
+
+def _files(files: Sequence[Input], slims: Sequence[Slim]) -> I64 | None:
+    """Number of every part's file, counted as SourceTable counts; None when no source is a folder."""
+    if all(file.files is None for file in files):
+        return None
+    columns, start = [], 0
+    for file, part in zip(files, slims, strict=True):
+        number = part.rest.file
+        columns.append(np.full(part.parts, start, np.int64) if number is None else number + start)
+        start += 1 if file.files is None else len(file.files) + 1
+    return _joined(columns)
 
 
 def _exts(parts: Sequence[Scanned], exts: tuple[bytes, ...]) -> npt.NDArray[np.uint32]:
@@ -232,6 +264,19 @@ def sort_classes(values: set[bytes]) -> list[bytes]:
         return sorted(values, key=lambda value: (int(value), value))
     except ValueError:
         return sorted(values)
+
+
+def _empty_classes(inputs: Inputs, index: Index) -> list[str]:
+    """What to say of folders that are labels of no sample."""
+    if inputs.files[0].files is None or inputs.files[0].files.classes is None or index.label is None:
+        return []
+    count = np.bincount(index.label[0 : index.samples], minlength=len(index.classes))
+    empty = [printable(name) for name, n in zip(index.classes, count.tolist(), strict=True) if not n]
+    if not empty:
+        return []
+    more = f" and {len(empty) - NAMED:,} more" if len(empty) > NAMED else ""
+    listed = ", ".join(empty[:NAMED])
+    return [f"{plural(len(empty), 'class', 'classes')} without samples, which keep their numbers: {listed}{more}"]
 
 
 def _require_label(index: Index, rules: Rules) -> None:

@@ -13,6 +13,8 @@ import xxhash
 from ..base.seeds import mix64_inplace
 from ..disk.blocks import Blocks
 from ..disk.formats.example import entries, fields
+from ..disk.formats.folder import CLS
+from ..disk.sources import FOLDER
 from ..layout.index import I64, Index, Source, windows
 from ..layout.manifest import encode_name, public_name
 
@@ -80,8 +82,11 @@ def _field_set(index: Index, sample: int) -> str:
 def labels_of(index: Index, field: str | None) -> dict[str, Any] | None:
     """{"field", "histogram": {value: samples}, "missing": samples without}; None when no label was asked for.
 
+    Labels that are the names of folders are said to be of the field that holds their number, `cls`.
     Code c of the index column `label` stands for value c of the manifest's "classes"; -1 for none.
     """
+    if field is None and any(source.format == FOLDER for source in index.sources):
+        field = CLS.decode()
     if field is None or index.label is None:
         return None
     count = np.zeros(len(index.classes) + 1, np.int64)
@@ -94,11 +99,14 @@ def labels_of(index: Index, field: str | None) -> dict[str, Any] | None:
 def source_fingerprint(sources: Sequence[Source]) -> str:
     """'xxh3-128:<hex>' of the sources' names, bytes, samples and formats: the same wherever they lie.
 
-    Hashed is one line of ASCII JSON a source, [name, bytes, samples, format], as json.dumps writes it.
+    Hashed is one line of ASCII JSON a source, [name, bytes, samples, format], as json.dumps writes it; of a folder of
+    sample files the digest of their names and sizes stands behind that.
     """
     state = xxhash.xxh3_128()
     for source in sources:
         facts = [encode_name(source.name), source.bytes, source.samples, source.format]
+        if source.listing is not None:
+            facts.append(source.listing)
         state.update(json.dumps(facts, ensure_ascii=True, sort_keys=True).encode("ascii") + b"\n")
     return f"xxh3-128:{state.hexdigest()}"
 

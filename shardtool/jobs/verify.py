@@ -46,7 +46,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "on_corrupt": ("error", "skip", "resync"), "on_duplicate": ("error", "first", "last"),
     "on_unsafe_name": ("error", "skip"), "group": ("adjacent", "archive"),
     "keys": ("auto", *sorted({KEEP, SOURCE, ORDINAL})), "from": (None, "tar", "tfrecord", "folder"),
-    "label_from": (None, "dir"), OPTION: VERSIONS,
+    "label_from": (None, "dir"), OPTION: VERSIONS, "balance": ("samples", "bytes"),
     "records": ("auto", "example", "raw"),
     **dict.fromkeys(
         ("ignore_zeros", "ignore_trailing", "allow_case_collision", "allow_incomplete", "strict", "verify"),
@@ -274,6 +274,8 @@ class _Bare(_Work):
             return checked
         checked.samples = scanned.samples
         checked.notes = [*scanned.findings.warnings, *scanned.findings.sentences()]
+        if file.files is not None:
+            checked.notes.append(f"{name}: sample files have no checksums, only their names were checked")
         for reason, count in scanned.findings.dropped.items():
             checked.findings.add(name, f"{count:,} {reason.replace('_', ' ')} dropped for damage")
         if readers and file.compression:
@@ -374,6 +376,8 @@ class _Listed(_Work):
             "shards": manifest.shards_requested,
             "label": manifest.labels.get("field") if manifest.labels else None,
         }
+        if options.get("label_from") and options.get("label") is None:
+            made["label"] = None  # folder names are the labels
         for name, value in made.items():
             if name in options and options[name] != value:
                 add(self.name, f'"options" says {name} {options[name]!r}, the rest of the manifest {value!r}')

@@ -31,18 +31,25 @@ class Column(Protocol):
 
 @dataclass(frozen=True)
 class Source:
-    """One input file.
+    """One input file, or one folder of sample files.
 
-    name     relative to the base, '/' between folders, bytes as on disk
-    bytes    size of the file
+    name     relative to the base, '/' between folders, bytes as on disk; b'.' for a folder that is the base
+    bytes    size of the file; of a folder, of its sample files together
     samples  how many it holds (after policies)
-    format   'tar' or 'tfrecord'
+    format   'tar', 'tfrecord' or 'folder'
+    listing  of a folder: digest of the names and sizes of its sample files, 'xxh3-128:<hex>'; else None
     """
 
     name: bytes
     bytes: int
     samples: int
     format: str
+    listing: str | None = None
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What can be known of it without a scan; equal for the same input wherever it lies."""
+        return (self.name, self.bytes, self.listing)
 
 
 # How the payload of a part comes about: copied from the source, or computed from what is stored there.
@@ -77,6 +84,8 @@ class Index:
     stored    int64[p], bytes that the part has in the source, of INT64_TEXT the number itself; None exactly where
               `kind` is: as in `size`
     records   the samples leave as records (tf.train.Example): no key and no part of them stands in an index file
+    file      int64[p], number of the file that holds the part, among all files that engines read; None: there is one
+              file for each source, with the source's number
     """
 
     sources: tuple[Source, ...]
@@ -93,6 +102,7 @@ class Index:
     kind: Column | None = None
     stored: Column | None = None
     records: bool = False
+    file: Column | None = None
 
     @functools.cached_property
     def samples(self) -> int:
@@ -121,9 +131,11 @@ class Index:
         parts = np.arange(begin[-1], dtype=np.int64) + np.repeat(start - begin[:-1], count)
         return parts, begin
 
-    def sources_of_parts(self, ids: I64, begin: I64) -> I64:
-        """Number of the source of every part of the samples `ids`; `begin` as `parts_of` gives it. int64[q]"""
-        return np.repeat(self.source_of(ids), np.diff(begin))
+    def files_of(self, ids: I64, parts: I64, begin: I64) -> I64:
+        """Number of the file of every part of the samples `ids`, int64[q]; `parts`, `begin` as of `parts_of`."""
+        if self.file is None:
+            return np.repeat(self.source_of(ids), np.diff(begin))
+        return self.file.take(parts).astype(np.int64)
 
 
 def windows(count: int, step: int) -> Iterator[tuple[int, int]]:

@@ -104,6 +104,8 @@ def ordinals(ids: I64, samples: int) -> Ragged:
 
 def source_prefix(name: bytes) -> bytes:
     """'a/b.c-000' + '/' for the source 'a/b.c-000.tar': no dot may stay, a key ends at its first one."""
+    if name == b".":
+        return b""  # a folder that is the base: its keys are unique, and what it is called is nobody's business
     stem = name
     while match := _SHARD_EXTENSION.search(stem):
         stem = stem[: match.start()]

@@ -98,7 +98,10 @@ class Manifest:
             ],
             "index": dict(self.index),
             "sources": [
-                {"name": encode_name(s.name), "bytes": s.bytes, "samples": s.samples, "format": s.format}
+                {
+                    "name": encode_name(s.name), "bytes": s.bytes, "samples": s.samples, "format": s.format,
+                    **({} if s.listing is None else {"listing": s.listing}),
+                }
                 for s in self.sources
             ],
             "source_fingerprint": self.source_fingerprint,
@@ -145,7 +148,8 @@ class Manifest:
             for k, s in enumerate(f["shards"])
         )
         sources = tuple(
-            Source(decode_name(s["name"]), s["bytes"], s["samples"], s["format"]) for s in f["sources"]
+            Source(decode_name(s["name"]), s["bytes"], s["samples"], s["format"], s.get("listing"))
+            for s in f["sources"]
         )
         numbers = [f["samples"], f["bytes"], *(r.samples for r in shards), *(r.bytes for r in shards)]
         if not all(type(number) is int and number >= 0 for number in numbers):

@@ -244,8 +244,11 @@ def _forms(index: Index, first: I64) -> list[Caught]:
     sparse[list(index.sparse)] = True
     found.append(_of_parts("sparse", index, first, sparse))
     apart = np.zeros(index.samples, bool)
-    for lo, hi in zip(index.source_first[:-1].tolist(), index.source_first[1:].tolist(), strict=True):
+    cuts = index.source_first.tolist()
+    for source, lo, hi in zip(index.sources, cuts[:-1], cuts[1:], strict=True):
         a, b = int(first[lo]), int(first[hi])
+        if source.format == "folder":
+            continue  # each part is a file
         if not (np.diff(offset[a:b]) < 0).any():
             continue  # ascending: members of a sample follow each other
         owner = np.repeat(np.arange(lo, hi), np.diff(first[lo : hi + 1]))[np.argsort(offset[a:b], kind="stable")]

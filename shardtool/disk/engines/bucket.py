@@ -163,25 +163,27 @@ class _Scatter:
         if self._sources is None:
             self._sources = SourceFiles(self._job.sources)
         framer = framer_of(self._job)
-        _, start, length, to = framer.plan(ids, place)
+        source, start, length, to = framer.plan(ids, place)
         if len(start):
-            self._fetch(block.source, raw, start, length, to)
+            self._fetch(source, raw, start, length, to)
         framer.finish(raw, view, self._sources)
         return view
 
-    def _fetch(self, source: int, raw: Raw, start: I64, length: I64, to: I64) -> None:
-        """Read the block's stretch of the source at once, and put the pieces where they go; where the stretch is far
-        larger than the pieces (links into another part of the archive), read each by itself."""
+    def _fetch(self, source: I64, raw: Raw, start: I64, length: I64, to: I64) -> None:
+        """Read the block's stretch of the source at once, and put the pieces where they go; where the pieces lie in
+        several files (a folder), or the stretch is far larger than they are (links into another part of an archive),
+        read each by itself."""
         assert self._sources is not None
         lo, hi = int(start.min()), int((start + length).max())
-        if hi - lo > 2 * len(raw) + (1 << 20):
+        if source[0] != source[-1] or (source != source[0]).any() or hi - lo > 2 * len(raw) + (1 << 20):
             view = memoryview(self._out)
-            for offset, count, at in zip(start.tolist(), length.tolist(), to.tolist(), strict=True):
-                self._sources.read_into(source, view[at : at + count], offset)
+            reads = zip(source.tolist(), start.tolist(), length.tolist(), to.tolist(), strict=True)
+            for number, offset, count, at in reads:
+                self._sources.read_into(number, view[at : at + count], offset)
             return
         if len(self._in) < hi - lo:
             self._in = bytearray(hi - lo)
-        self._sources.read_into(source, memoryview(self._in)[: hi - lo], lo)
+        self._sources.read_into(int(source[0]), memoryview(self._in)[: hi - lo], lo)
         move(raw, to, np.frombuffer(self._in, np.uint8)[: hi - lo], start - lo, length)
 
 

@@ -67,7 +67,8 @@ class Parts:
         made = computed(int(self._kind[k]), data)
         if len(made) != self._size[k]:
             raise DataError(
-                "the input changed during the run", file=self._index.sources[source].name,
+                "the input changed during the run",
+                file=self._index.sources[source if self._index.file is None else 0].name,
                 offset=int(self._index.offset.take(np.array([part]))[0]),
                 remedy="keep the input unchanged, then start again with --overwrite",
             )  # fmt: skip
@@ -124,10 +125,11 @@ class ExampleFramer:
         body = self._to + before_payload
         own = features.part < 0
         self._keys, self._key_to = features.keys, body[own]
-        source = self._index.sources_of_parts(ids, begin)
         self._part = np.where(own, -1, np.cumsum(~own) - 1)  # in `_parts`; -1: the key
         part = ~own
-        self._parts = Parts(self._index, features.part[part], source[part], size[part], body[part])
+        parts, index = features.part[part], self._index
+        source = np.repeat(index.source_of(ids), np.diff(begin))[part] if index.file is None else index.file.take(parts)
+        self._parts = Parts(index, parts, source.astype(np.int64), size[part], body[part])
         return self._parts.reads()
 
     @staticmethod
@@ -186,7 +188,7 @@ class MemberFramer:
         before = np.cumsum(frame) - frame
         self._to = before + np.repeat(place[:-1] - before[begin[:-1]], np.diff(begin))
         self._body = self._to + head
-        self._parts = Parts(index, parts, index.sources_of_parts(ids, begin), self._size, self._body)
+        self._parts = Parts(index, parts, index.files_of(ids, parts, begin), self._size, self._body)
         return self._parts.reads()
 
     def finish(self, raw: Raw, view: memoryview, sources: SourceFiles) -> None:

@@ -12,6 +12,8 @@ FRAMERS: dict[tuple[str, str], Made] = {
     ("tfrecord", "tfrecord"): TFRecordFramer,
     ("tar", "tar"): TarFramer,
     ("tar", "tfrecord"): ExampleFramer,
+    ("folder", "tar"): TarFramer,
+    ("folder", "tfrecord"): ExampleFramer,
     ("tfrecord", "tar"): MemberFramer,
 }
 

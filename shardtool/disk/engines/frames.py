@@ -24,7 +24,7 @@ from ..writer import ShardWriter
 from .job import CopyJob, SourceFiles
 
 Raw = npt.NDArray[np.uint8]
-# source number, offset in it, bytes, place in the buffer: int64[r] each
+# number of a source (of its file, where a source has many), offset in it, bytes, place in the buffer: int64[r] each
 Reads = tuple[I64, I64, I64, I64]
 
 BLOCK = 512
@@ -135,7 +135,7 @@ class TarFramer:
         to = before + np.repeat(place[:-1] - before[begin[:-1]], np.diff(begin))
         self._to, self._body, self._size, self._parts = to, to + head, size, parts
         self._stop = int(place[-1])
-        source = np.repeat(index.source_of(ids), np.diff(begin))
+        source = index.files_of(ids, parts, begin)
         self._source = source
         self._sparse = [k for k, part in enumerate(parts.tolist()) if part in index.sparse] if index.sparse else []
         return self._merged(source, payload, begin)
@@ -201,11 +201,11 @@ class TarFramer:
         size = index.size.take(parts)
         payload = index.offset.take(parts) + index.head.take(parts)
         heads = tar_heads(self._job.keys.part_names(ids, parts, begin), size)
-        source = int(index.source_of(ids)[0])
+        source = index.files_of(ids, parts, begin).tolist()
         for k, part in enumerate(parts.tolist()):
             writer.write(heads[k])
             runs = index.sparse.get(part, ((0, int(payload[k]), int(size[k])),))
-            _stream_payload(runs, int(size[k]), source, sources, writer)
+            _stream_payload(runs, int(size[k]), source[k], sources, writer)
             writer.write(bytes(-int(size[k]) % BLOCK))
 
 

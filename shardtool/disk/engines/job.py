@@ -4,38 +4,57 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import overload
 
-from ...base.errors import DataError
 from ...layout.index import Column, Index
 from ...layout.keys import OutputKeys
 from ...layout.layout import Layout
+from ..samplefiles import SampleFiles
+from ..sourcefile import READ, fill, gone
+from ..sourcefile import SourceFile as SourceFile
 
 
-@dataclass(frozen=True)
-class SourceFile:
-    """A source on disk, as it was when the run began: the private fingerprint."""
+class SourceTable(Sequence[SourceFile]):
+    """Sources among which are folders: as a sequence of files, of which no object is kept.
 
-    path: bytes
-    name: bytes
-    size: int
-    mtime_ns: int
-    inode: int
+    A folder takes one number for every sample file and one for what is generated; any other source takes one.
+    """
 
-    def check(self, found: os.stat_result) -> None:
-        """DataError when the file is no longer the one that was scanned."""
-        for what, then, now in (
-            ("size", self.size, found.st_size),
-            ("modification time", self.mtime_ns, found.st_mtime_ns),
-            ("inode", self.inode, found.st_ino),
-        ):
-            if then != now:
-                raise DataError(
-                    "the input changed during the run", file=self.name,
-                    why=f"its {what} was {then}, now it is {now}",
-                    remedy="keep the input unchanged, then start again with --overwrite",
-                )  # fmt: skip
+    def __init__(self, sources: Iterable[SourceFile | SampleFiles]) -> None:
+        self._sources = tuple(sources)
+        counts = (len(one) + 1 if isinstance(one, SampleFiles) else 1 for one in self._sources)
+        self.starts = [0, *accumulate(counts)]
+        # what is in no file, by number
+        self.generated = {
+            start + len(one): one.generated
+            for start, one in zip(self.starts, self._sources, strict=False) if isinstance(one, SampleFiles)
+        }  # fmt: skip
+
+    def __len__(self) -> int:
+        return self.starts[-1]
+
+    @overload
+    def __getitem__(self, number: int, /) -> SourceFile: ...
+    @overload
+    def __getitem__(self, numbers: slice, /) -> Sequence[SourceFile]: ...
+    def __getitem__(self, number: int | slice, /) -> SourceFile | Sequence[SourceFile]:
+        if isinstance(number, slice):
+            return [self[k] for k in range(*number.indices(len(self)))]
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        at = bisect_right(self.starts, number) - 1
+        one = self._sources[at]
+        return one.file(number - self.starts[at]) if isinstance(one, SampleFiles) else one
+
+    def read_whole(self, number: int, target: memoryview) -> bool:
+        """As SampleFiles.read_whole; False for what is no sample file."""
+        at = bisect_right(self.starts, number) - 1
+        one = self._sources[at]
+        return isinstance(one, SampleFiles) and one.read_whole(number - self.starts[at], target)
 
 
 @dataclass(frozen=True)
@@ -56,7 +75,7 @@ class CopyJob:
     layout: Layout
     index: Index
     keys: OutputKeys
-    sources: tuple[SourceFile, ...]
+    sources: Sequence[SourceFile]
     names: tuple[str, ...]
     out: bytes
     work: bytes
@@ -77,11 +96,12 @@ class CopyJob:
 class SourceFiles:
     """Descriptors of sources, at most so many at a time."""
 
-    def __init__(self, files: tuple[SourceFile, ...], most: int | None = None) -> None:
+    def __init__(self, files: Sequence[SourceFile], most: int | None = None) -> None:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.most = most or max(4, min(256, soft // 3))
         self._files = files
         self._open: dict[int, int] = {}
+        self._table = files if isinstance(files, SourceTable) else None
 
     @property
     def scarce(self) -> bool:
@@ -97,24 +117,32 @@ class SourceFiles:
             oldest = next(iter(self._open))
             os.close(self._open.pop(oldest))
         file = self._files[number]
-        fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
-        self._open[number] = fd
+        self._open[number] = fd = _open(file)
         file.check(os.fstat(fd))
         return fd
 
     def read_into(self, number: int, target: memoryview, offset: int) -> None:
         """Fill `target` from source `number` at `offset`."""
-        got = os.preadv(self.fd(number), [target], offset)
-        while got < len(target):
-            more = os.preadv(self.fd(number), [target[got:]], offset + got)
-            if not more:
-                raise DataError(
-                    "the input became shorter during the run", file=self._files[number].name, offset=offset + got,
-                    remedy="keep the input unchanged, then start again with --overwrite",
-                )  # fmt: skip
-            got += more
+        if self._table is not None:
+            generated = self._table.generated.get(number)
+            if generated is not None:
+                target[:] = generated[offset : offset + len(target)]
+                return
+            if number not in self._open and self._table.read_whole(number, target):
+                return  # a whole sample file: nobody will ask for it again
+        fd = self.fd(number)
+        got = os.preadv(fd, [target], offset)
+        if got < len(target):
+            fill(fd, self._files[number].name, target, offset, got)
 
     def close(self) -> None:
         """Give all descriptors back."""
         while self._open:
             os.close(self._open.popitem()[1])
+
+
+def _open(file: SourceFile) -> int:
+    try:
+        return os.open(file.path, READ)
+    except (FileNotFoundError, NotADirectoryError):
+        raise gone(file.name) from None

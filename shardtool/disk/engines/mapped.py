@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ class _Span:
 class MappedSources:
     """All sources mapped; closes with the process."""
 
-    def __init__(self, files: tuple[SourceFile, ...]) -> None:
+    def __init__(self, files: Sequence[SourceFile]) -> None:
         self._maps: list[mmap.mmap | None] = []
         start = np.zeros(len(files), np.int64)
         size = np.array([file.size for file in files], np.int64)
