@@ -3,6 +3,7 @@
 The convention of a page:
 
     ```python          runs; all blocks of a page share one namespace, in order
+    ```python needs NAME   runs where NAME can be imported: tests/real/test_training_page.py
     ```shell run       runs in bash (-eu -o pipefail); `shardtool` and `python` are those of this tree
     ```output          directly after one of these: what it prints, to the letter but for blanks at line ends;
                        `...` stands for anything
@@ -56,6 +57,9 @@ def examples(page):
             found.append([info, text, None, line])
             before = found[-1]
         else:
+            if info.startswith("python needs "):
+                before = [info, text, None, line]
+                continue
             if info == "output":
                 assert before is not None, f"{name_of(page)}:{line}: output of nothing"
                 before[2] = text

@@ -56,6 +56,10 @@ class Ragged:
         lengths = self.first[ids + 1] - self.first[ids]
         first = np.zeros(len(ids) + 1, np.int64)
         np.cumsum(lengths, out=first[1:])
+        if same := _same(lengths):
+            # as items of one length, of which there is one at every byte
+            items = np.ndarray(len(self.data) - same + 1, np.dtype((np.void, same)), self.data, strides=(1,))
+            return Ragged(items[self.first[ids]].view(np.uint8), first)
         # index of every byte: start of its string in the source + its place in the string
         at = np.arange(first[-1], dtype=np.int64) + np.repeat(self.first[ids] - first[:-1], lengths)
         return Ragged(self.data[at], first)
@@ -67,6 +71,13 @@ class Ragged:
         first = np.zeros(len(columns[0]) + 1, np.int64)
         np.cumsum(sum(lengths[1:], lengths[0]), out=first[1:])
         data = np.empty(first[-1], np.uint8)
+        widths = [_same(length) for length in lengths]
+        if all(widths):
+            rows, left = data.reshape(-1, sum(widths)), 0
+            for column, width in zip(columns, widths, strict=True):
+                rows[:, left : left + width] = column.data[column.first[0] : column.first[-1]].reshape(-1, width)
+                left += width
+            return cls(data, first)
         start = first[:-1].copy()
         for column, length in zip(columns, lengths, strict=True):
             # where every byte of the column goes: start of its piece + its place in the piece
@@ -81,3 +92,9 @@ class Ragged:
         """The same string `count` times."""
         data = np.tile(np.frombuffer(string, np.uint8), count)
         return cls(data, np.arange(count + 1, dtype=np.int64) * len(string))
+
+
+def _same(lengths: npt.NDArray[np.int64]) -> int:
+    """The length that all strings have; 0 when they differ, are empty, or are none."""
+    longest = int(lengths.max(initial=0))
+    return longest if longest and int(lengths.min()) == longest else 0

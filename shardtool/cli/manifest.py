@@ -37,7 +37,12 @@ SIGINT/SIGTERM.
 )  # fmt: skip
 @click.option(
     "--export", "--index", "exports", type=CommaList(), default="", metavar="KIND[,KIND...]",
-    help="Index files of loaders beside the shards: dali, dali-tfrecord, dali-wds, tfrecord, wids, webdataset.",
+    help="Index files of loaders beside the shards: dali, dali-tfrecord, dali-wds, energon, hf, open_lm, sizes, tfds, "
+    "tfrecord, webdataset, wids.",
+)  # fmt: skip
+@click.option(
+    "--dali-idx-version", type=click.Choice(["1.2", "1.1"]),
+    help="Of the export dali-wds; 1.1 has no names.  [default: as the manifest says, else 1.2]",
 )  # fmt: skip
 @click.option(
     "--digest", "digests", type=CommaList(), default="", metavar="ALG[,ALG...]",
@@ -48,8 +53,8 @@ SIGINT/SIGTERM.
 @source_options
 @console_options
 def command(
-    src: tuple[str, ...], out: str | None, exports: tuple[str, ...], digests: tuple[str, ...], jobs: int | None,
-    overwrite: bool, source: SourceOptions, rules: Rules, console: Console,
+    src: tuple[str, ...], out: str | None, exports: tuple[str, ...], dali_idx_version: str | None,
+    digests: tuple[str, ...], jobs: int | None, overwrite: bool, source: SourceOptions, rules: Rules, console: Console,
 ) -> None:  # fmt: skip
     """Write manifest.json and an index for shards that exist: nothing is rewritten. Or, with MANIFEST --export,
     write the index files of other loaders.
@@ -62,8 +67,9 @@ def command(
     from ..report import manifest as report
 
     options = ManifestOptions(
-        exports=exports, digests=digests, jobs=jobs, overwrite=overwrite, source=source, rules=rules
-    )
+        exports=exports, dali_idx_version=dali_idx_version, digests=digests, jobs=jobs, overwrite=overwrite,
+        source=source, rules=rules,
+    )  # fmt: skip
     folder = out is None or not out.endswith(".json")
     if exports and folder and len(src) == 1 and is_manifest(src[0]):
         if source != type(source)() or rules != type(rules)():

@@ -37,6 +37,10 @@ failed (disk full, permission, memory), 130/143 stopped by SIGINT/SIGTERM.
     help="As few shards as keep every file at most this size.  [default: 256MiB when nothing else is asked]",
 )  # fmt: skip
 @click.option("--shard-samples", type=int, metavar="N", help="No shard with more samples than this.")
+@click.option(
+    "--balance", type=click.Choice(["samples", "bytes"]), default="samples", show_default=True,
+    help="What shards have alike; alike in bytes they differ in samples, see `shardtool plan`.",
+)  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, input and version: same bytes.")
 @click.option(
     "--order", type=click.Choice(["shuffle", "source"]), default="shuffle", show_default=True,
@@ -62,7 +66,12 @@ failed (disk full, permission, memory), 130/143 stopped by SIGINT/SIGTERM.
 )  # fmt: skip
 @click.option(
     "--export", "--index", "exports", type=CommaList(), default="", metavar="KIND[,KIND...]",
-    help="Index files of loaders beside the shards: dali, dali-tfrecord, dali-wds, tfrecord, wids, webdataset.",
+    help="Index files of loaders beside the shards: dali, dali-tfrecord, dali-wds, energon, hf, open_lm, sizes, tfds, "
+    "tfrecord, webdataset, wids.",
+)  # fmt: skip
+@click.option(
+    "--dali-idx-version", type=click.Choice(["1.2", "1.1"]), default="1.2", show_default=True,
+    help="Of the export dali-wds; 1.1 has no names.",
 )  # fmt: skip
 @click.option(
     "--digest", "digests", type=CommaList(), default="", metavar="ALG[,ALG...]",
@@ -73,8 +82,14 @@ failed (disk full, permission, memory), 130/143 stopped by SIGINT/SIGTERM.
     help="What the job may allocate over all processes.  [default: half of what there is]",
 )  # fmt: skip
 @click.option("--jobs", type=int, metavar="N", help="Processes.  [default: the cores this process may use]")
-@click.option("--engine", type=click.Choice(["auto", "gather"]), default="auto", show_default=True,
-              help="How bytes move; never changes the output.")  # fmt: skip
+@click.option(
+    "--engine", type=click.Choice(["auto", "gather", "bucket"]), default="auto", show_default=True,
+    help="How bytes move, never changes the output: every sample read where it lies, or two sequential passes.",
+)  # fmt: skip
+@click.option(
+    "--work-dir", type=click.Path(file_okay=False), metavar="DIR",
+    help="Where decompressed sources and the spill of a run lie.  [default: in OUT]",
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Layout, cost and warnings; writes nothing.")
 @click.option(
     "--disk-speed", type=Size(), metavar="SIZE",

@@ -79,7 +79,8 @@ _WITH_VALUE = {
 )  # fmt: skip
 @click.option(
     "--reader", "readers", type=CommaList(), default="", metavar="NAME[,NAME...]",
-    help="Open the shards with the real library and compare every sample: webdataset, tfrecord.",
+    help="Open the shards with the real library and compare every sample: dali, datasets, webdataset, wids (tar); "
+    "tensorflow, tfrecord.",
 )  # fmt: skip
 @click.option("--jobs", type=int, metavar="N", help="Processes.  [default: the cores this process may use]")
 @source_options

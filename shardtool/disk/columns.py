@@ -20,11 +20,26 @@ from .files import write_all
 SWEEP = 1 << 18
 
 
+class _Unlinked:
+    """A temporary file without a name; gone with its last user."""
+
+    def __init__(self, folder: bytes | None) -> None:
+        where = None if folder is None else os.fsdecode(folder)
+        self.fd, path = tempfile.mkstemp(prefix="shardtool-columns.", dir=where)
+        os.unlink(path)
+
+    def __del__(self) -> None:
+        if getattr(self, "fd", -1) >= 0:
+            os.close(self.fd)
+
+
 class FileColumn:
     """A column in a file. What is read comes as `reads` (int64 for numbers), however narrow it is stored."""
 
-    def __init__(self, fd: int, offset: int, count: int, stored: np.dtype[Any], reads: np.dtype[Any]) -> None:
-        self._fd, self._offset, self._count = fd, offset, count
+    def __init__(
+        self, file: _Unlinked, offset: int, count: int, stored: np.dtype[Any], reads: np.dtype[Any]
+    ) -> None:
+        self._file, self._offset, self._count = file, offset, count
         self._stored, self._reads = stored, reads
 
     def __len__(self) -> int:
@@ -58,14 +73,14 @@ class FileColumn:
     def put(self, lo: int, values: npt.NDArray[Any]) -> None:
         """values are elements lo, lo+1, ..."""
         data = np.ascontiguousarray(values, self._stored)
-        write_all(self._fd, data.view(np.uint8).data, self._offset + lo * self._stored.itemsize)
+        write_all(self._file.fd, data.view(np.uint8).data, self._offset + lo * self._stored.itemsize)
 
     def _read(self, lo: int, hi: int) -> npt.NDArray[Any]:
         made = np.empty(hi - lo, self._stored)
         view, done = made.view(np.uint8).data, 0
         start = self._offset + lo * self._stored.itemsize
         while done < len(view):
-            got = os.preadv(self._fd, [view[done:]], start + done)
+            got = os.preadv(self._file.fd, [view[done:]], start + done)
             if not got:
                 raise EOFError("a column's temporary file is cut short")
             done += got
@@ -90,6 +105,23 @@ class Constant:
         return np.full(len(ids), self._value, np.int64)
 
 
+class Shifted:
+    """Another column plus a number."""
+
+    def __init__(self, column: Column, by: int) -> None:
+        self._column, self._by = column, by
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    def __getitem__(self, window: slice) -> I64:
+        return self._column[window].astype(np.int64) + self._by
+
+    def take(self, ids: I64) -> I64:
+        """Elements `ids`."""
+        return self._column.take(ids).astype(np.int64) + self._by
+
+
 class Store:
     """Makes columns, in memory up to `budget` bytes, then in an unlinked file in `folder` (the system's temporary
     folder when None)."""
@@ -98,7 +130,7 @@ class Store:
         self.budget = budget
         self.held = 0
         self._folder = folder
-        self._fd = -1
+        self._file: _Unlinked | None = None
         self._end = 0
 
     def empty(self, count: int, dtype: str = "<i8", stored: str | None = None) -> Column:
@@ -107,23 +139,16 @@ class Store:
         if self.held + count * reads.itemsize <= self.budget:
             self.held += count * reads.itemsize
             return np.empty(count, reads)
-        if self._fd < 0:
-            self._fd = self._temporary()
-        column = FileColumn(self._fd, self._end, count, narrow, reads)
+        if self._file is None:
+            self._file = _Unlinked(self._folder)
+        column = FileColumn(self._file, self._end, count, narrow, reads)
         self._end += -(-count * narrow.itemsize // 4096) * 4096
         return column
 
-    def _temporary(self) -> int:
-        folder = None if self._folder is None else os.fsdecode(self._folder)
-        fd, path = tempfile.mkstemp(prefix="shardtool-columns.", dir=folder)
-        os.unlink(path)
-        return fd
-
-    def close(self) -> None:
-        """Give the file's space back; its columns are no longer readable."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+    @property
+    def spilled(self) -> bool:
+        """Whether some column is in the file: then taking elements at random costs a sweep each time."""
+        return self._file is not None
 
 
 def put(column: Column, lo: int, values: npt.NDArray[Any]) -> None:

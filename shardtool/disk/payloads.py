@@ -16,12 +16,16 @@ from .scanned import Scanned
 
 WINDOW = 4 << 20
 ZEROS = bytes(1 << 16)
+EMPTY = hashlib.sha256().digest()
 
 
-def sample_digests(path: bytes, name: bytes, scanned: Scanned, *, fold_case: bool = False) -> npt.NDArray[np.uint8]:
+def sample_digests(
+    path: bytes, name: bytes, scanned: Scanned, *, fold_case: bool = False, skip_empty: bool = False
+) -> npt.NDArray[np.uint8]:
     """Digest of every sample in file order, uint8[n, 32]; layout/multiset.py says of what.
 
-    fold_case  field names in lower case, as a library sees them that lower-cases them
+    fold_case   field names in lower case, as a library sees them that lower-cases them
+    skip_empty  fields without bytes are left out, as by a library that cannot tell them from absent ones
 
     Holes of sparse members are zeros, a hard link has its target's payload.
     """
@@ -36,7 +40,8 @@ def sample_digests(path: bytes, name: bytes, scanned: Scanned, *, fold_case: boo
             names = [_lower(ext) if fold_case else ext for ext in scanned.exts]
             fields = (names[code] for code in scanned.ext.tolist())
             for count in np.diff(scanned.first).tolist():
-                digests += sample_digest([(next(fields), next(parts)) for _ in range(count)])
+                sample = [(next(fields), next(parts)) for _ in range(count)]
+                digests += sample_digest([part for part in sample if not skip_empty or part[1] != EMPTY])
     return np.frombuffer(bytes(digests), np.uint8).reshape(-1, BYTES)
 
 

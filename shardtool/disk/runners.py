@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from ..base.errors import HostError, ShardtoolError
+from ..base.errors import DataError, HostError, ShardtoolError
 
 Result = TypeVar("Result")
 # A task calls this with the number of units it has done since the last call.
@@ -26,17 +26,20 @@ _PROGRESS, _RESULT, _ERROR = 0, 1, 2
 
 
 def run_tasks(
-    function: Callable[[int, Advance], Result], tasks: Sequence[int], jobs: int, advance: Advance
-) -> Iterator[tuple[int, Result]]:
+    function: Callable[[int, Advance], Result], tasks: Sequence[int], jobs: int, advance: Advance,
+    *, apart: bool = False,
+) -> Iterator[tuple[int, Result]]:  # fmt: skip
     """(task, result) as they finish. The first error ends the others and is raised here.
 
-    Raises HostError when a worker is killed from outside.
+    apart  in processes of their own even when one would do: tasks that read mapped files may be killed by them
+
+    Raises HostError when a worker is killed from outside, DataError when a file that it had mapped was cut short.
     """
-    if jobs <= 1 or len(tasks) <= 1:
+    if not apart and (jobs <= 1 or len(tasks) <= 1):
         for task in tasks:
             yield task, function(task, advance)
         return
-    workers = [_Worker(function) for _ in range(min(jobs, len(tasks)))]
+    workers = [_Worker(function) for _ in range(max(1, min(jobs, len(tasks))))]
     try:
         yield from _serve(workers, list(tasks), advance)
     finally:
@@ -109,9 +112,15 @@ class _Worker:
             data += got
         return bytes(data)
 
-    def _died(self) -> HostError:
+    def _died(self) -> ShardtoolError:
         _, status = os.waitpid(self.pid, 0)
         self.pid = 0
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGBUS:
+            return DataError(
+                "an input file became shorter, or could not be read, while it was copied",
+                why="a worker process was ended by SIGBUS",
+                remedy="keep the input unchanged (and look at the disk), then start again with --overwrite",
+            )
         how = f"exit status {os.waitstatus_to_exitcode(status)}"
         if os.WIFSIGNALED(status):
             how = f"signal {signal.Signals(os.WTERMSIG(status)).name}"

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..layout.frames import pad512, tar_head_bytes
+from ..layout.frames import pad512
 from ..layout.index import I64, Index, windows
-from ..layout.keys import part_names
+from ..layout.keys import part_head_bytes
 from ..layout.layout import Layout
 from ..layout.rows import Rows, rows_of
 from .indexfile import IndexWriter
@@ -25,7 +25,7 @@ def index_name(shard_name: str) -> str:
     return f"{FOLDER}/{shard_name}.index"
 
 
-def index_columns(index: Index, layout: Layout, largest_frame: int, largest_part: int) -> dict[str, str]:
+def index_columns(index: Index, layout: Layout, largest_frame: int) -> dict[str, str]:
     """Column -> dtype, the same for all shards: as narrow as the whole output allows."""
     columns = {
         "offset": "<i8",
@@ -43,7 +43,7 @@ def index_columns(index: Index, layout: Layout, largest_frame: int, largest_part
         columns["part_end"] = "<i8"
         columns["part_ext"] = "<u2" if len(index.exts) <= 1 << 16 else "<u4"
         columns["part_offset"] = "<i8"
-        columns["part_size"] = _narrow(largest_part)
+        columns["part_size"] = _narrow(largest_frame)
     return columns
 
 
@@ -90,7 +90,7 @@ class ShardIndexWriter:
         put, at = self._file.put, self._parts
         assert rows.keys is not None and rows.ext is not None and rows.size is not None
         padded = pad512(rows.size)
-        head = tar_head_bytes(part_names(rows.keys, begin, rows.ext, self._exts))
+        head = part_head_bytes(rows.keys, begin, rows.ext, self._exts)
         put("part_end", self._rows, begin[1:] + at)
         put("part_ext", at, rows.ext)
         put("part_offset", at, np.cumsum(head + padded) - padded + self._bytes)
@@ -128,5 +128,5 @@ def _totals(job: CopyJob, lo: int, hi: int) -> tuple[int, int]:
         if job.index.first is not None and not job.index.records:
             parts += int((job.index.first.take(ids + 1) - job.index.first.take(ids)).sum())
         if "key" in job.columns:
-            key_bytes += len(job.keys.take(ids).data)
+            key_bytes += int(job.keys.lengths(ids).sum())
     return parts, key_bytes

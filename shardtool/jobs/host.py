@@ -14,9 +14,14 @@ def default_jobs() -> int:
 
 def default_memory() -> int:
     """Half of what the memory cgroup or the machine has, bytes; at least 64 MiB."""
+    return max(64 << 20, total_memory() // 2)
+
+
+def total_memory() -> int:
+    """What the memory cgroup or the machine has, bytes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = _cgroup_limit()
-    return max(64 << 20, min(total, limit or total) // 2)
+    return min(total, limit or total)
 
 
 def _cgroup_limit() -> int | None:

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import xxhash
 
 from ..base.errors import DataError, UsageError
 from ..base.ragged import Ragged
 from ..base.units import show_size
+from ..disk.columns import Shifted, Store, put
 from ..disk.formats.example_encode import features_of
 from ..disk.formats.tfrecord import FRAME
 from ..disk.writer import buffers_bytes
-from ..layout.cost import Cost, gather_cost
+from ..layout.cost import Cost, against_gather, bucket_budget, bucket_cost, columns_bytes, gather_cost
 from ..layout.example import LARGEST
 from ..layout.frames import pad512, tar_file_bytes, tar_head_bytes
-from ..layout.index import I64, Index, windows
+from ..layout.index import I64, Column, Index, windows
 from ..layout.keys import KEEP, NONE, ORDINAL, SOURCE, OutputKeys, first_repeated
-from ..layout.layout import Layout, Limits, choose_shards, contents, shard_cuts
+from ..layout.layout import FileBytes, Layout, Limits, choose_shards, contents, shard_cuts
 from ..layout.order import SHUFFLE, Order
 from ..layout.order import SOURCE as SOURCE_ORDER
+from .host import total_memory
+
+B1 = npt.NDArray[np.bool_]
 
 STEP = 1 << 16
 CHUNK = (4 << 20) - 4096  # with the block that a buffer has besides: whole huge pages
@@ -30,17 +36,23 @@ CHUNK = (4 << 20) - 4096  # with the block that a buffer has besides: whole huge
 class LaidOut:
     """A layout and what was decided with it.
 
+    frames         bytes of every sample's frame, in source order
+    cost           of the engine that was chosen; `costs` of all that were possible, with the reason against it
     largest_frame  bytes
     chunk          bytes of an engine's output buffer
+    budget         bytes of frames that the bucket engine holds at a time, in each process
     renamed_keys   how many samples get another key than they had
     """
 
     layout: Layout
     keys: OutputKeys
+    frames: Column
     cost: Cost
+    costs: tuple[tuple[Cost, str], ...]
     warnings: tuple[str, ...]
     largest_frame: int
     chunk: int
+    budget: int
     renamed_keys: int
 
 
@@ -55,59 +67,57 @@ def lay_out(
     strict: bool = False,
     jobs: int = 1,
     memory: int = 1 << 30,
+    engine: str = "auto",
+    store: Store | None = None,
 ) -> LaidOut:
-    """Every sample's shard and byte offset.
+    """Every sample's shard and byte offset, and the engine that will move the bytes.
+
+    store  where columns go; None: a new one of a third of `memory`
 
     Raises UsageError when the limits contradict each other or memory is too small, DataError when keys repeat
     that were to be kept.
     """
     format = format or index.sources[0].format
+    store = store or Store(memory // 3)
     output_keys, renamed = choose_keys(index, keys, format)
-    frames = frame_bytes(index, format, output_keys)
+    frames = frame_bytes(index, format, output_keys, store)
     made = Order(index.samples, seed, SHUFFLE if order == "shuffle" else SOURCE_ORDER)
-    ids = made.whole()
-    end = np.cumsum(frames.take(ids))
     file_bytes = tar_file_bytes if format == "tar" else _same
-    oversize, warnings = _oversize(index, frames, ids, limits, format, strict)
-    shards, more = choose_shards(end, limits, file_bytes, oversize=oversize, strict=strict)
-    cuts = shard_cuts(index.samples, shards)
-    layout = Layout(format, made, ids, end, cuts, file_bytes(contents(end, cuts)))
-    chunk = min(CHUNK, max(1 << 16, memory // (8 * jobs)) // 4096 * 4096)
-    cost = gather_cost(
-        index, layout, jobs=jobs, chunk=chunk, buffers=buffers_bytes(chunk), sources=len(index.sources)
-    )
-    if cost.peak_ram_bytes > memory:
-        raise UsageError(
-            f"the job needs {show_size(cost.peak_ram_bytes)}, --memory allows {show_size(memory)}",
-            remedy=f"--memory {-(-cost.peak_ram_bytes >> 20)}MiB is the least for this input",
-        )
+    placed = _place(made, frames, store, memory, lambda size: _too_large(size, limits, file_bytes))
+    warnings = _oversize(index, placed, limits, strict)
+    shards, more = choose_shards(placed.end, limits, file_bytes, oversize=placed.oversize, strict=strict)
+    cuts = shard_cuts(placed.end, shards, limits.balance)
+    layout = Layout(format, made, placed.ids, placed.end, cuts, file_bytes(contents(placed.end, cuts)))
+    chunk = min(CHUNK, max(1 << 16, memory // (16 * jobs)) // 4096 * 4096)
+    budget, costs = _costs(index, layout, store, jobs, memory, chunk)
     return LaidOut(
-        layout, output_keys, cost, (*warnings, *more), int(frames.max()), chunk, renamed
-    )
+        layout, output_keys, frames, _choose(costs, engine, memory), costs, (*warnings, *more), placed.largest, chunk,
+        budget, renamed,
+    )  # fmt: skip
 
 
 def _same(content: I64) -> I64:
     return content
 
 
-def frame_bytes(index: Index, format: str, keys: OutputKeys) -> I64:
-    """Bytes of every sample's frame in the output, int64[n] in source order."""
+def frame_bytes(index: Index, format: str, keys: OutputKeys, store: Store) -> Column:
+    """Bytes of every sample's frame in the output, in source order."""
     if index.records:
-        return _example_frames(index, keys)
+        return _example_frames(index, keys, store)
     if format == "tfrecord":
-        return index.size[0 : index.samples] + FRAME
-    frames = np.empty(index.samples, np.int64)
+        return Shifted(index.size, FRAME)
+    frames = store.empty(index.samples)
     for lo, hi in windows(index.samples, STEP):
         ids = np.arange(lo, hi, dtype=np.int64)
         parts, begin = index.parts_of(ids)
         part = tar_head_bytes(keys.part_names(ids, parts, begin)) + pad512(index.size.take(parts))
-        frames[lo:hi] = np.add.reduceat(part, begin[:-1])
+        put(frames, lo, np.add.reduceat(part, begin[:-1]))
     return frames
 
 
-def _example_frames(index: Index, keys: OutputKeys) -> I64:
+def _example_frames(index: Index, keys: OutputKeys, store: Store) -> Column:
     """Bytes of a record around every sample's tf.train.Example. DataError for one that protobuf would not read."""
-    frames = np.empty(index.samples, np.int64)
+    frames = store.empty(index.samples)
     for lo, hi in windows(index.samples, STEP):
         size = features_of(index, keys, np.arange(lo, hi, dtype=np.int64)).example_bytes()
         large = np.flatnonzero(size > LARGEST)
@@ -118,28 +128,100 @@ def _example_frames(index: Index, keys: OutputKeys) -> I64:
                 why="protobuf reads messages below 2 GiB",
                 remedy="leave large fields out with --drop, or stay with tar",
             )  # fmt: skip
-        frames[lo:hi] = size + FRAME
+        put(frames, lo, size + FRAME)
     return frames
 
 
-def _oversize(
-    index: Index, frames: I64, ids: I64, limits: Limits, format: str, strict: bool
-) -> tuple[I64, list[str]]:
-    """Output positions of samples that are larger than a shard may be, and the warning that names one."""
+@dataclass(frozen=True)
+class _Placed:
+    """ids and end as in Layout; output positions, ids and sizes of frames that exceed the byte limit alone."""
+
+    ids: Column
+    end: Column
+    oversize: I64
+    oversize_ids: I64
+    oversize_bytes: I64
+    largest: int
+
+
+# Bytes that a position costs while its piece of the order is made: packed key, number, frame, end, and sorting room.
+_PIECE = 64
+
+
+def _place(order: Order, frames: Column, store: Store, memory: int, too_large: Callable[[I64], B1]) -> _Placed:
+    """The order and the ends of frames by output position, a piece at a time."""
+    n = order.samples
+    ids = store.empty(n, dtype="<u4" if n < 1 << 32 else "<i8")
+    end = store.empty(n)
+    at = total = largest = 0
+    found: list[tuple[I64, I64, I64]] = []
+    for piece in order.pieces(max(STEP, memory // 3 // _PIECE)):
+        size = frames.take(piece)
+        ends = np.cumsum(size)
+        put(ids, at, piece)
+        put(end, at, ends + total)
+        over = np.flatnonzero(too_large(size))
+        if len(over):
+            found.append((over + at, piece[over], size[over]))
+        at, total, largest = at + len(piece), total + int(ends[-1]), max(largest, int(size.max()))
+    none = np.zeros(0, np.int64)
+    positions, samples, sizes = (np.concatenate([none, *(f[k] for f in found)]) for k in range(3))
+    return _Placed(ids, end, positions, samples, sizes, largest)
+
+
+def _too_large(size: I64, limits: Limits, file_bytes: FileBytes) -> B1:
+    """Which frames are larger than a shard may be."""
     if limits.bytes is None:
-        return np.zeros(0, np.int64), []
-    alone = tar_file_bytes(frames) if format == "tar" else frames
-    large = np.flatnonzero(alone > limits.bytes)
-    if not len(large):
-        return large, []
-    first = int(large[0])
+        return np.zeros(len(size), bool)
+    return file_bytes(size) > limits.bytes
+
+
+def _oversize(index: Index, placed: _Placed, limits: Limits, strict: bool) -> list[str]:
+    """The warning that counts samples above the limit and names the first in source order."""
+    if limits.bytes is None or not len(placed.oversize):
+        return []
+    first = int(np.argmin(placed.oversize_ids))
     text = (
-        f"{len(large):,} of {index.samples:,} samples are larger than --shard-size {show_size(limits.bytes)} alone, "
-        f"first {name_of(index, first)} with {show_size(int(alone[first]))}: their shards exceed it"
+        f"{len(placed.oversize):,} of {index.samples:,} samples are larger than --shard-size "
+        f"{show_size(limits.bytes)} alone, first {name_of(index, int(placed.oversize_ids[first]))} with "
+        f"{show_size(int(placed.oversize_bytes[first]))}: their shards exceed it"
     )
     if strict:
         raise UsageError(text, remedy="ask for a larger --shard-size, or leave out --strict")
-    return np.flatnonzero(np.isin(ids, large)), [text]
+    return [text]
+
+
+def _costs(
+    index: Index, layout: Layout, store: Store, jobs: int, memory: int, chunk: int
+) -> tuple[int, tuple[tuple[Cost, str], ...]]:
+    """The bucket engine's budget, and what every engine would cost, each with the reason against it ('' for none)."""
+    held = columns_bytes(index, layout, store.held)
+    buffers = buffers_bytes(chunk)
+    gather = gather_cost(index, layout, held=held, jobs=jobs, chunk=chunk, buffers=buffers)
+    budget = bucket_budget(index, layout, (memory - held) // jobs - buffers)
+    bucket = bucket_cost(index, layout, held=held, jobs=jobs, budget=budget, buffers=buffers)
+    against = ""
+    if store.spilled:
+        against = "its columns do not fit into --memory"
+    elif gather.peak_ram_bytes > memory:
+        against = f"it needs {show_size(gather.peak_ram_bytes)}"
+    else:
+        against = against_gather(index, layout, (memory - gather.peak_ram_bytes) // jobs, total_memory())
+    return budget, ((gather, against), (bucket, ""))
+
+
+def _choose(costs: tuple[tuple[Cost, str], ...], engine: str, memory: int) -> Cost:
+    """The first engine with nothing against it, or the named one. UsageError when it does not fit into memory."""
+    if engine == "auto":
+        chosen = next(cost for cost, against in costs if not against)
+    else:
+        chosen = next(cost for cost, _ in costs if cost.engine == engine)
+    if chosen.peak_ram_bytes > memory:
+        raise UsageError(
+            f"the job needs {show_size(chosen.peak_ram_bytes)}, --memory allows {show_size(memory)}",
+            remedy=f"--memory {-(-chosen.peak_ram_bytes >> 20)}MiB, or fewer --jobs",
+        )
+    return chosen
 
 
 def name_of(index: Index, sample: int) -> str:

@@ -21,6 +21,7 @@ from ..base.errors import DataError, StateError, UsageError, printable
 from ..base.reporting import Reporter
 from ..disk.digests import XXH3, digest_file
 from ..disk.engines.job import SourceFile
+from ..disk.exports.dali_wds import OPTION, VERSIONS
 from ..disk.files import fsync_folder, publish, read_small, remove
 from ..disk.indexfile import MAGIC
 from ..disk.journal import FOLDER, Journal
@@ -35,7 +36,7 @@ from ..layout.rules import Rules
 from ..version import VERSION
 from .export import Staged, check_names, digests_of, place, refuse_others, resolve_exports, stage_exports
 from .host import default_jobs
-from .options import public_rules
+from .options import check_idx_version, public_rules
 from .scan import Scan, scan_inputs
 from .summary import field_sets, fields_of, labels_of, source_fingerprint, tfrecord_fields_sample
 
@@ -50,12 +51,14 @@ class ManifestOptions:
     """Names are those of the command line (docs/cli.md).
 
     exports    kinds of index files for other loaders
+    dali_idx_version  of the export dali-wds: '1.2', '1.1', or None: as the manifest says, else 1.2
     digests    algorithms besides xxh3-128
     jobs       processes; None: the cores this process may use
     overwrite  replace the manifest of a repack, and files of other content that have the names of exports
     """
 
     exports: tuple[str, ...] = ()
+    dali_idx_version: str | None = None
     digests: tuple[str, ...] = ()
     jobs: int | None = None
     overwrite: bool = False
@@ -68,6 +71,8 @@ class ManifestOptions:
         for algorithm in self.digests:
             if algorithm not in ALGORITHMS:
                 raise UsageError(f"--digest {algorithm!r} is none of {', '.join(ALGORITHMS)}")
+        if self.dali_idx_version is not None:
+            check_idx_version(self.dali_idx_version)
 
 
 @dataclass(frozen=True)
@@ -146,6 +151,9 @@ def add_exports(
         manifest = home.read()
         kinds = resolve_exports(options.exports, manifest.format)
         algorithms = digests_of(kinds) | set(options.digests)
+        # An export beside the shards is made again from the manifest by `verify`, so the manifest has to say how.
+        if options.dali_idx_version is not None and "dali-wds" in kinds:
+            manifest = replace(manifest, options={**manifest.options, OPTION: options.dali_idx_version})
         manifest = _with_digests(manifest, home.folder, algorithms, options, reporter)
         staged = stage_exports(manifest, kinds, reporter, work=work, target=target, folder=home.folder)
         ours = {name for names in manifest.exports.values() for name in names} if beside else set()
@@ -391,6 +399,7 @@ class _Run:
         options = self.options
         return {
             "digests": sorted(options.digests), "exports": sorted(options.exports),
+            OPTION: options.dali_idx_version or VERSIONS[0],
             "label_from": options.source.label_from, "from": options.source.from_,
             "allow_incomplete": options.source.allow_incomplete, **public_rules(options.rules),
         }  # fmt: skip

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ..base.errors import UsageError
+from ..disk.exports.dali_wds import OPTION, VERSIONS
 from ..disk.sources import SourceOptions
 from ..layout.layout import Limits
 from ..layout.manifest import encode_name, public_name
@@ -15,6 +16,7 @@ from ..layout.rules import Rules
 from .convert import TYPES, Conversion
 
 DEFAULT_SHARD_SIZE = 256 << 20
+LEAST_MEMORY = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -23,13 +25,16 @@ class RepackOptions:
 
     format         'tar', 'tfrecord', or None: as the source
     shards, shard_size (bytes), shard_samples  limits; none given: shard_size 256 MiB
+    balance        'samples' or 'bytes': what shards have alike
     order          'shuffle' or 'source'
     keys           'auto', 'keep', 'source' or 'ordinal'
     exports        kinds of index files for other loaders
+    dali_idx_version  of the export dali-wds: '1.2', or '1.1' without names
     digests        algorithms besides xxh3-128
     memory         bytes the job may allocate over all processes; None: half of what there is
     jobs           processes; None: the cores this process may use
     engine         'auto' or a name from ENGINES
+    work_dir       folder for bulk data of the run (spool, spill); None: in OUT
     rename, drop, fields, records  what is converted (docs/formats/conversion.md): old name -> new one, names, name ->
                    'int64', 'float' or 'bytes', and 'auto', 'example' or 'raw'
     names          member -> the name it had as a feature; None: what a manifest beside the sources says
@@ -39,17 +44,20 @@ class RepackOptions:
     shards: int | None = None
     shard_size: int | None = None
     shard_samples: int | None = None
+    balance: str = "samples"
     seed: int = 0
     order: str = "shuffle"
     name: str = "shard"
     keys: str = "auto"
     exports: tuple[str, ...] = ()
+    dali_idx_version: str = VERSIONS[0]
     digests: tuple[str, ...] = ()
     strict: bool = False
     overwrite: bool = False
     memory: int | None = None
     jobs: int | None = None
     engine: str = "auto"
+    work_dir: str | None = None
     rename: Mapping[str, str] = field(default_factory=dict)
     drop: tuple[str, ...] = ()
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -72,6 +80,8 @@ class RepackOptions:
                 f"--name {self.name!r} cannot begin a shard's name",
                 remedy="use a name without '/', not beginning with '.', '_' or '-'",
             )
+        if self.memory is not None and self.memory < LEAST_MEMORY:
+            raise UsageError(f"--memory {self.memory} is less than 64 MiB", remedy="give at least --memory 64MiB")
         for name, type in self.fields.items():
             if type not in TYPES:
                 raise UsageError(f"--field {name}={type}: the type is none of {', '.join(sorted(TYPES))}")
@@ -81,11 +91,14 @@ class RepackOptions:
             if algorithm not in ("sha256", "md5"):
                 raise UsageError(f"--digest {algorithm!r} is none of sha256, md5")
 
+        check_idx_version(self.dali_idx_version)
+
     @property
     def limits(self) -> Limits:
         """What was asked of the shards."""
         none = self.shards is None and self.shard_size is None and self.shard_samples is None
-        return Limits(self.shards, DEFAULT_SHARD_SIZE if none else self.shard_size, self.shard_samples)
+        size = DEFAULT_SHARD_SIZE if none else self.shard_size
+        return Limits(self.shards, size, self.shard_samples, self.balance)
 
     @property
     def conversion(self) -> Conversion:
@@ -104,11 +117,13 @@ class RepackOptions:
             "shards": self.shards,
             "shard_size": self.limits.bytes,
             "shard_samples": self.shard_samples,
+            "balance": self.balance,
             "seed": self.seed % (1 << 64),
             "order": self.order,
             "name": self.name,
             "keys": self.keys,
             "exports": sorted(self.exports),
+            OPTION: self.dali_idx_version,
             "digests": sorted(self.digests),
             "label_from": self.source.label_from,
             "from": self.source.from_,
@@ -117,6 +132,12 @@ class RepackOptions:
         facts.update(public_rules(self.rules))
         facts.update(public_conversion(self.conversion))
         return facts
+
+
+def check_idx_version(version: str) -> None:
+    """UsageError for a version of DALI's index that is not written."""
+    if version not in VERSIONS:
+        raise UsageError(f"--dali-idx-version {version!r} is none of {', '.join(VERSIONS)}")
 
 
 def public_conversion(conversion: Conversion) -> dict[str, Any]:

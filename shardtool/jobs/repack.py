@@ -8,9 +8,10 @@ What happens when it is stopped anywhere, and what a rerun does, is in docs/cras
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,10 +20,12 @@ import numpy as np
 from ..base.errors import DataError, ShardtoolError, StateError, UsageError, printable
 from ..base.reporting import Reporter
 from ..base.units import show_size
+from ..disk.columns import Store
 from ..disk.engines import ENGINES
 from ..disk.engines.job import CopyJob, SourceFile
+from ..disk.engines.mapped import worth_mapping
 from ..disk.exports import EXPORTS
-from ..disk.files import fsync_folder, publish, remove
+from ..disk.files import fsync_folder, publish, remove, remove_folder
 from ..disk.journal import FOLDER, Journal
 from ..disk.runners import run_tasks
 from ..disk.shardindex import FOLDER as INDEX_FOLDER
@@ -36,7 +39,7 @@ from ..layout.manifest import Manifest, Receipt, encode_name, public_name
 from ..version import VERSION
 from . import state
 from .convert import Converted, changes_samples, convert, feature_facts, way_back
-from .export import resolve_exports, write_exports
+from .export import check_names, resolve_exports, write_exports
 from .host import default_jobs, default_memory
 from .lay_out import LaidOut, lay_out
 from .options import RepackOptions
@@ -89,6 +92,8 @@ def repack(
     options = _settled(options, inputs)
     if dry_run:
         plan, seconds = _prepared(inputs, options, reporter)
+        if not inputs.compressed:  # else nothing was stored that could be looked into
+            _check_exports(plan)
         return Result(
             "dry run", None, os.path.join(out, MANIFEST), plan.laid_out, plan.laid_out.cost,
             scan_seconds=seconds, seconds=time.monotonic() - started, warnings=tuple(reporter.warnings), inputs=inputs,
@@ -126,11 +131,10 @@ def _settled(options: RepackOptions, inputs: Inputs) -> RepackOptions:
         names = {os.fsdecode(name): os.fsdecode(old) for name, old in way_back(inputs).items()}
     exports = resolve_exports(options.exports, format)
     digests = {*options.digests, *(name for kind in exports for name in EXPORTS[kind].digests)}
-    engine = "gather" if options.engine == "auto" else options.engine
-    if engine not in ENGINES:
-        raise UsageError(f"--engine {engine!r} is none of auto, {', '.join(ENGINES)}")
+    if options.engine not in ("auto", *ENGINES):
+        raise UsageError(f"--engine {options.engine!r} is none of auto, {', '.join(ENGINES)}")
     return replace(
-        options, format=format, names=names or {}, exports=exports, digests=tuple(sorted(digests)), engine=engine,
+        options, format=format, names=names or {}, exports=exports, digests=tuple(sorted(digests)),
         jobs=options.jobs or default_jobs(), memory=options.memory or default_memory(),
     )  # fmt: skip
 
@@ -151,9 +155,10 @@ class _Plan:
 
 
 def _prepared(
-    inputs: Inputs, options: RepackOptions, reporter: Reporter, spool: Spool | None = None
+    inputs: Inputs, options: RepackOptions, reporter: Reporter, bulk: bytes | None = None
 ) -> tuple[_Plan, float]:
-    """Scan and lay out; and the seconds that the scan took. Compressed sources are decoded into the spool, if any."""
+    """Scan and lay out; and the seconds that the scan took. With a folder for bulk data compressed sources are decoded
+    into a spool there."""
     assert options.jobs and options.memory and options.format
     started = time.monotonic()
     # Payload checksums are checked on the copy, while they are in the processor's cache; a scan that must know
@@ -161,9 +166,11 @@ def _prepared(
     # So does one of records that are taken apart.
     converts = changes_samples(inputs.format, options.format, options.conversion)
     check = options.rules.on_corrupt != "error" or (converts and inputs.format == "tfrecord")
+    store = Store(options.memory // 3, bulk)
     scan = scan_inputs(
-        inputs, options.rules, jobs=options.jobs, check_payload=check, reporter=reporter, spool=spool
-    )
+        inputs, options.rules, jobs=options.jobs, check_payload=check, reporter=reporter,
+        spool=None if bulk is None else Spool(bulk), store=store,
+    )  # fmt: skip
     converted = Converted(scan)
     if converts:
         converted = convert(
@@ -174,6 +181,7 @@ def _prepared(
     laid_out = lay_out(
         scan.index, options.limits, format=options.format, seed=options.seed, order=options.order,
         keys=options.keys, strict=options.strict, jobs=options.jobs, memory=options.memory,
+        engine=options.engine, store=store,
     )  # fmt: skip
     for text in laid_out.warnings:
         reporter.warn(text)
@@ -192,19 +200,22 @@ def _refuse_early(folder: bytes, inputs: Inputs, options: RepackOptions) -> None
 
 def _run(folder: bytes, inputs: Inputs, options: RepackOptions, journal: Journal, reporter: Reporter) -> Result:
     """With the lock held: from the scan to the manifest."""
-    plan, scan_seconds = _prepared(inputs, options, reporter, Spool(journal.folder))
-    job = _journal_facts(plan)
+    bulk = bulk_folder(journal, options.work_dir)
+    plan, scan_seconds = _prepared(inputs, options, reporter, bulk)
+    _check_exports(plan)
+    job = _journal_facts(plan, bulk)
     found = _found(folder)
     what = state.decide(found, job, overwrite=options.overwrite, out=folder)
     old = read_manifest(folder)
     if what == state.CLEAN_UP and old is not None:
-        journal.remove()
+        _end(journal, bulk)
         return Result("nothing to do", old, "", plan.laid_out)
+    _forget_bulk(found.journal, bulk)
     if what != state.RESUME:
         _begin(folder, journal, job, _written_by(found.journal, old))
     _finish_replacing(folder, journal)
     try:
-        receipts, resumed = _copy(folder, plan, journal, reporter)
+        receipts, resumed = _copy(folder, plan, journal, bulk, reporter)
         _unchanged(inputs)
         manifest = _manifest(plan, receipts, reporter)
         exports = write_exports(folder, journal.folder, manifest, options.exports, reporter)
@@ -214,16 +225,25 @@ def _run(folder: bytes, inputs: Inputs, options: RepackOptions, journal: Journal
         for name in job["files"]:
             remove(os.path.join(folder, name.encode()))
         _remove_empty(os.path.join(folder, INDEX_FOLDER.encode()))
-        journal.remove()
+        _end(journal, bulk)
         raise
     text = manifest.to_json().encode("ascii")
     publish(os.path.join(journal.folder, b"manifest.tmp"), os.path.join(folder, MANIFEST.encode()), [text])
-    journal.remove()
+    _end(journal, bulk)
     total = sum(source.bytes for source in plan.scan.index.sources)
     return Result(
         "resumed" if resumed else "written", manifest, "", plan.laid_out, plan.laid_out.cost,
-        engine=options.engine, bytes_read=total, scan_seconds=scan_seconds, resumed_shards=resumed,
+        engine=plan.laid_out.cost.engine, bytes_read=total, scan_seconds=scan_seconds, resumed_shards=resumed,
     )  # fmt: skip
+
+
+def _check_exports(plan: _Plan) -> None:
+    """DataError for an export that these samples cannot have: before the copy, not behind it."""
+    if not plan.options.exports:
+        return
+    manifest = replace(_manifest(plan, [], Reporter(), shards=plan.names), fields=_fields(plan))
+    for kind in plan.options.exports:
+        EXPORTS[kind].check(manifest)
 
 
 # -- what is in OUT -------------------------------------------------------------------------------------------
@@ -304,12 +324,12 @@ def _written_by(journal: dict[str, Any] | Any, manifest: Manifest | None) -> lis
 # -- the journal ----------------------------------------------------------------------------------------------
 
 
-def _journal_facts(plan: _Plan) -> dict[str, Any]:
+def _journal_facts(plan: _Plan, bulk: bytes) -> dict[str, Any]:
     """What run.json holds: all that decides the bytes, and the files that the run will write."""
     names = [*plan.names, *map(index_name, plan.names)]
     empty = _manifest(plan, [], Reporter(), shards=plan.names)
-    for kind in plan.options.exports:
-        names += EXPORTS[kind].names(empty)
+    for files in check_names(empty, plan.options.exports).values():
+        names += files
     return {
         "layout": LAYOUT_VERSION,
         "version": VERSION,
@@ -319,6 +339,7 @@ def _journal_facts(plan: _Plan) -> dict[str, Any]:
             [printable(file.path), file.size, file.mtime_ns, file.inode] for file in plan.scan.inputs.files
         ],
         "files": names,
+        "bulk": os.fsdecode(bulk),
         "replaces": [],
     }
 
@@ -363,46 +384,79 @@ def _remove_empty(folder: bytes) -> None:
         os.rmdir(folder)
 
 
+def bulk_folder(journal: Journal, work_dir: str | None) -> bytes:
+    """Where spool and spill of the run in this OUT go: its work folder, or one of its own in `work_dir`."""
+    if work_dir is None:
+        return journal.folder
+    mark = hashlib.sha256(os.path.realpath(journal.out)).hexdigest()[:16]
+    folder = os.path.join(os.path.abspath(os.fsencode(work_dir)), b"shardtool-" + mark.encode())
+    os.makedirs(folder, exist_ok=True)
+    return folder
+
+
+def _forget_bulk(facts: Mapping[str, Any] | None, bulk: bytes) -> None:
+    """Remove bulk data of an earlier run that was given another --work-dir."""
+    old = os.fsencode(facts["bulk"]) if facts else bulk
+    if old != bulk and os.path.basename(old).startswith(b"shardtool-"):
+        remove_folder(old)
+
+
+def _end(journal: Journal, bulk: bytes) -> None:
+    """The last act of a run."""
+    if bulk != journal.folder:
+        remove_folder(bulk)
+    journal.remove()
+
+
 # -- the copy -------------------------------------------------------------------------------------------------
 
 
-def _copy(folder: bytes, plan: _Plan, journal: Journal, reporter: Reporter) -> tuple[list[Receipt], int]:
+def _copy(
+    folder: bytes, plan: _Plan, journal: Journal, bulk: bytes, reporter: Reporter
+) -> tuple[list[Receipt], int]:
     """Receipts of all shards in their order, and how many of them an earlier run had finished."""
     options, layout = plan.options, plan.laid_out.layout
     assert options.jobs and options.memory
     os.makedirs(os.path.join(folder, INDEX_FOLDER.encode()), exist_ok=True)
     receipts = journal.receipts()
     resumed = len(receipts)
-    job = copy_job(plan.scan, plan.laid_out, plan.names, options, folder, journal.folder)
-    reporter.stage("repack", int(layout.shard_bytes.sum()), "B")
+    job = copy_job(plan.scan, plan.laid_out, plan.names, options, folder, journal.folder, bulk)
+    cost = plan.laid_out.cost
+    reporter.stage("repack", cost.passes * int(layout.shard_bytes.sum()), "B")
     reporter.advance(sum(receipt.bytes for receipt in receipts.values()))
     missing = [shard for shard in range(layout.shards) if shard not in receipts]
-    with ENGINES[options.engine](job) as write:
+    if not missing:
+        return [receipts[shard] for shard in range(layout.shards)], resumed
+    with ENGINES[cost.engine](job, options.jobs, reporter.advance) as write:
 
         def one(shard: int, advance: Any) -> Receipt:
             receipt = write(shard, advance)
             journal.write_receipt(receipt)
             return receipt
 
-        for shard, receipt in run_tasks(one, missing, options.jobs, reporter.advance):
+        for shard, receipt in run_tasks(one, missing, options.jobs, reporter.advance, apart=job.mapped):
             receipts[shard] = receipt
     reporter.finish()
     return [receipts[shard] for shard in range(layout.shards)], resumed
 
 
 def copy_job(
-    scan: Scan, laid_out: LaidOut, names: tuple[str, ...], options: RepackOptions, out: bytes, work: bytes
+    scan: Scan, laid_out: LaidOut, names: tuple[str, ...], options: RepackOptions, out: bytes, work: bytes, bulk: bytes
 ) -> CopyJob:
     """The engine's whole input."""
     index, layout = scan.index, laid_out.layout
-    largest_part = int(np.max(index.size[0 : len(index.size)], initial=0))
-    columns = index_columns(index, layout, laid_out.largest_frame, largest_part)
+    columns = index_columns(index, layout, laid_out.largest_frame)
     if laid_out.keys.mode != NONE and not index.records:
         columns.update({"key": "|u1", "key_end": "<i8"})
+    sizes = np.array([file.size for file in scan.source_files], np.int64)
+    # Mappings are shared, but whoever adds up the processes' memory counts them once for each.
+    room = ((options.memory or 0) - laid_out.cost.peak_ram_bytes) // (options.jobs or 1)
+    mapped = laid_out.cost.engine == "gather" and worth_mapping(sizes, index.samples, room)
     return CopyJob(
-        layout=layout, index=index, keys=laid_out.keys, names=names, out=out, work=work,
+        layout=layout, index=index, keys=laid_out.keys, names=names, out=out, work=work, bulk=bulk,
+        frames=laid_out.frames, budget=laid_out.budget,
         sources=scan.source_files,
-        verify=options.rules.verify, digests=options.digests, columns=columns, chunk=laid_out.chunk,
+        verify=options.rules.verify, digests=options.digests, columns=columns, chunk=laid_out.chunk, mapped=mapped,
     )  # fmt: skip
 
 
@@ -431,7 +485,7 @@ def _manifest(
         version=VERSION, format=layout.format, samples=layout.samples,
         bytes=int(layout.shard_bytes.sum()), seed=options.seed % (1 << 64), order=layout.order.kind,
         shards_requested=options.shards, shards=tuple(receipts),
-        index=copy_job(plan.scan, plan.laid_out, plan.names, options, b"", b"").columns,
+        index=copy_job(plan.scan, plan.laid_out, plan.names, options, b"", b"", b"").columns,
         sources=index.sources, source_fingerprint=source_fingerprint(index.sources), sample_digest_sum=None,
         keys={"mode": kept_keys, "unique": True if kept_keys != NONE else None},
         fields={} if shards else _fields(plan), field_sets=None if shards or index.records else field_sets(index),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,14 +13,16 @@ import numpy.typing as npt
 from ..base.errors import DataError, UsageError
 from ..base.ragged import Ragged
 from ..base.reporting import Reporter
+from ..disk.columns import Constant, Store, put
 from ..disk.content import Content, content_of, scan_content
 from ..disk.engines.job import SourceFile
 from ..disk.packed import Packed
 from ..disk.runners import Advance, run_tasks
 from ..disk.scanned import Findings, Scanned
+from ..disk.slim import Slim, slim
 from ..disk.sources import Input, Inputs, SourceOptions, resolve
 from ..disk.spool import Spool
-from ..layout.index import I64, Index, Runs, Source
+from ..layout.index import I64, Column, Index, Runs, Source
 from ..layout.rules import Rules
 
 
@@ -73,25 +76,27 @@ def scan(
 
 
 def scan_inputs(
-    inputs: Inputs, rules: Rules, *, jobs: int, check_payload: bool, reporter: Reporter, spool: Spool | None = None
-) -> Scan:
+    inputs: Inputs, rules: Rules, *, jobs: int, check_payload: bool, reporter: Reporter, spool: Spool | None = None,
+    store: Store | None = None,
+) -> Scan:  # fmt: skip
     """The same for sources that are found already. Compressed ones are decoded into the spool, or, without one, on
-    the way and once more for whoever reads them again."""
+    the way and once more for whoever reads them again. Long columns go into the store."""
     contents = _spooled(inputs, rules, jobs, reporter, spool)
-    found: dict[int, tuple[Scanned, bytes]] = {}
+    found: dict[int, tuple[Slim, bytes]] = {}
     reporter.stage("scan", sum(file.size for file in inputs.files), "B")
 
-    def one(number: int, advance: Advance) -> tuple[Scanned, bytes]:
+    def one(number: int, advance: Advance) -> tuple[Slim, bytes]:
         file = inputs.files[number]
         content = contents[number] if contents else content_of(file, rules)
         scanned = scan_content(file, content, rules, check_payload=check_payload)
         advance(file.size)
-        return scanned, content.path
+        return slim(scanned), content.path
 
     for number, result in run_tasks(one, _largest_first(inputs.files), jobs, reporter.advance):
         found[number] = result
     reporter.finish()
-    parts = [found[number][0] for number in range(len(inputs.files))]
+    slims = [found[number][0] for number in range(len(inputs.files))]
+    parts = [part.rest for part in slims]
     findings = Findings()
     findings.add(inputs.findings)
     for part in parts:
@@ -101,7 +106,7 @@ def scan_inputs(
             "the input holds no samples",
             why="; ".join([f"{len(parts):,} files, all empty", *findings.sentences()]),
         )
-    index = assemble(inputs.files, parts, rules)
+    index = assemble(inputs.files, slims, rules, store)
     _require_label(index, rules)
     for text in [*findings.warnings, *findings.sentences()]:
         reporter.warn(text)
@@ -133,8 +138,12 @@ def _largest_first(files: Sequence[Input]) -> list[int]:
     return sorted(range(len(files)), key=lambda number: (-files[number].size, number))
 
 
-def assemble(files: Sequence[Input], parts: Sequence[Scanned], rules: Rules) -> Index:
+def assemble(
+    files: Sequence[Input], slims: Sequence[Slim], rules: Rules, store: Store | None = None
+) -> Index:
     """One Index of the scans of all files, in the files' order."""
+    store = store or Store(1 << 62)
+    parts = [part.rest for part in slims]
     sources = tuple(
         Source(file.name, file.size, part.samples, file.format) for file, part in zip(files, parts, strict=True)
     )
@@ -147,16 +156,38 @@ def assemble(files: Sequence[Input], parts: Sequence[Scanned], rules: Rules) -> 
     return Index(
         sources=sources,
         first=_first(parts) if tar else None,
-        offset=_joined(part.offset for part in parts),
-        head=_joined(part.head for part in parts),
-        size=_joined(part.size for part in parts),
+        size=_column(store, slims, lambda part: part.size, _narrow(slims)),
+        head=_heads(store, slims),
+        offset=_column(store, slims, Slim.offsets, None),
         ext=_exts(parts, exts) if tar else None,
         exts=exts,
         keys=Ragged.join(part.keys for part in parts if part.keys is not None) if tar else None,
         label=label,
         classes=classes,
-        sparse=_sparse(parts),
+        sparse=_sparse(slims),
     )
+
+
+def _column(
+    store: Store, slims: Sequence[Slim], values: Callable[[Slim], npt.NDArray[Any]], stored: str | None
+) -> Column:
+    """One column of all parts, filled file by file."""
+    column, at = store.empty(sum(part.parts for part in slims), stored=stored), 0
+    for part in slims:
+        put(column, at, values(part))
+        at += part.parts
+    return column
+
+
+def _heads(store: Store, slims: Sequence[Slim]) -> Column:
+    known = {part.head if isinstance(part.head, int) else None for part in slims if part.parts}
+    if len(known) == 1 and (value := known.pop()) is not None:
+        return Constant(value, sum(part.parts for part in slims))
+    return _column(store, slims, Slim.heads, None)
+
+
+def _narrow(slims: Sequence[Slim]) -> str | None:
+    return "<u4" if all(part.size.dtype == np.uint32 for part in slims) else None
 
 
 def _joined(columns: Iterable[I64]) -> I64:
@@ -177,12 +208,12 @@ def _exts(parts: Sequence[Scanned], exts: tuple[bytes, ...]) -> npt.NDArray[np.u
     return np.concatenate(columns)
 
 
-def _sparse(parts: Sequence[Scanned]) -> dict[int, Runs]:
+def _sparse(slims: Sequence[Slim]) -> dict[int, Runs]:
     sparse, before = {}, 0
-    for part in parts:
-        for number, runs in part.sparse.items():
+    for part in slims:
+        for number, runs in part.rest.sparse.items():
             sparse[before + number] = runs
-        before += len(part.offset)
+        before += part.parts
     return sparse
 
 

@@ -19,6 +19,7 @@ from ..base.reporting import Reporter
 from ..disk.claims import claims, is_junk
 from ..disk.content import content_of, scan_content
 from ..disk.exports import EXPORTS
+from ..disk.exports.dali_wds import OPTION, VERSIONS
 from ..disk.files import read_small
 from ..disk.indexfile import ShardIndex
 from ..disk.journal import FOLDER as WORK_FOLDER
@@ -45,7 +46,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "on_corrupt": ("error", "skip", "resync"), "on_duplicate": ("error", "first", "last"),
     "on_unsafe_name": ("error", "skip"), "group": ("adjacent", "archive"),
     "keys": ("auto", *sorted({KEEP, SOURCE, ORDINAL})), "from": (None, "tar", "tfrecord", "folder"),
-    "label_from": (None, "dir"),
+    "label_from": (None, "dir"), OPTION: VERSIONS,
     "records": ("auto", "example", "raw"),
     **dict.fromkeys(
         ("ignore_zeros", "ignore_trailing", "allow_case_collision", "allow_incomplete", "strict", "verify"),
@@ -150,11 +151,18 @@ class _Work:
             reader = READERS.get(name)
             if reader is None:
                 raise UsageError(f"--reader {name!r} is none of {', '.join(sorted(READERS))}")
-            if not reader.installed:
+            if reader.missing:
+                package = reader.missing[0]
                 raise UsageError(
-                    f"--reader {name}: the package {reader.package} is not installed",
-                    remedy=f"pip install {reader.package}",
+                    f"--reader {name}: the package {package} is not installed",
+                    remedy=f"pip install {reader.install[0] if package == reader.packages[0] else package}",
                 )
+            for other in reader.not_with:
+                if other in self.options.readers:
+                    raise UsageError(
+                        f"--reader {name} and {other} cannot be loaded into one process",
+                        why="both define the same messages of protobuf", remedy="run verify once with each",
+                    )  # fmt: skip
             if format in reader.formats:
                 usable.append(name)
             else:
@@ -348,7 +356,8 @@ class _Listed(_Work):
         if manifest.order == SHUFFLE:
             if manifest.seed is None:
                 add(self.name, f'order {SHUFFLE} needs a "seed"')
-            if manifest.shards and not np.array_equal(
+            by_count = manifest.options.get("balance", "samples") == "samples"
+            if by_count and manifest.shards and not np.array_equal(
                 manifest.shard_samples, floor_sizes(manifest.samples, len(manifest.shards))
             ):
                 add(self.name, "the samples of the shards are not those of the floor cut, floor(k * n / N)")

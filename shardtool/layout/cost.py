@@ -5,8 +5,10 @@ Counts are of this release's arrays; the test of law 4 holds the measured peak a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+from .buckets import buckets_at_once
 from .index import Index
 from .layout import Layout
 
@@ -26,45 +28,97 @@ class Cost:
     open_files: int
 
 
-def columns_bytes(index: Index, layout: Layout) -> int:
-    """Index and layout in memory: 24 bytes a part (offset, head, size), 4 more and 8 a sample for fields and parts,
-    keys and 8 a key, 4 for a label, 16 for the order and the ends."""
-    parts, samples = len(index.offset), layout.samples
-    total = 24 * parts + 16 * samples
+def columns_bytes(index: Index, layout: Layout, stored: int) -> int:
+    """What the index and the layout hold in memory: `stored` bytes of long columns, keys and 8 bytes a key, and for
+    tar 8 bytes a sample and 4 a part; 4 a sample for labels."""
+    total = stored
     if index.first is not None:
-        total += 4 * parts + 8 * samples
+        total += 4 * len(index.size) + 8 * layout.samples
     if index.keys is not None:
-        total += len(index.keys.data) + 8 * samples
+        total += len(index.keys.data) + 8 * layout.samples
     if index.label is not None:
-        total += 4 * samples
+        total += 4 * layout.samples
     if index.kind is not None:
-        total += 9 * parts
+        total += 9 * len(index.size)
     return total
 
 
-# Bytes of scratch for a sample of a window: ids, places, reads, names, headers (see engines/frames.py).
+# Bytes of scratch for a part of a window: ids, places, reads, names, headers (see engines/frames.py).
 _SCRATCH_A_PART = {"tfrecord": 120, "tar": 900}
+# The same where rows of the index are packed and sorted too (engines/bucket.py).
+_ROWS_A_PART = {"tfrecord": 200, "tar": 1200}
 _PARSED_A_PART = 220  # while the values of all records become columns (see jobs/convert.py)
 _SCRATCH_A_FEATURE = 700  # of an Example that is made (see formats/example_encode.py)
+# Above this mean a read at random costs little beside its bytes.
+SMALL = 4 << 10
+# and above this mean it costs nothing even when it comes from the disk.
+LARGE = 1 << 20
+# One read of the spill should have at least so many bytes.
+EXTENT = 256 << 10
+# Sources below this size are nothing to be clever about.
+LITTLE = 32 << 20
 
 
-def gather_cost(index: Index, layout: Layout, *, jobs: int, chunk: int, buffers: int, sources: int) -> Cost:
+def _mean_part(index: Index, layout: Layout) -> int:
+    return max(1, int(layout.shard_bytes.sum()) // max(len(index.size), 1))
+
+
+def gather_cost(index: Index, layout: Layout, *, held: int, jobs: int, chunk: int, buffers: int) -> Cost:
     """One pass: every frame is read where it lies, every shard written from its first byte to its last.
 
+    held     bytes of columns
     chunk    bytes of frames that are made at a time
     buffers  bytes of all output buffers of a process
     """
-    written = int(layout.shard_bytes.sum())
-    parts = len(index.offset)
-    mean = max(1, written // max(parts, 1))
-    window_parts = min(parts, chunk // mean + 1)
-    columns = columns_bytes(index, layout)
+    window_parts = min(len(index.size), chunk // _mean_part(index, layout) + 1)
     a_part = _SCRATCH_A_FEATURE if index.records else _SCRATCH_A_PART[layout.format]
-    # the sort of the order holds the packed keys beside the ids; before the workers start
-    parsed = _PARSED_A_PART * parts if index.kind is not None else 0
-    scratch = max(24 * layout.samples, parsed, jobs * (buffers + window_parts * a_part))
+    parsed = _PARSED_A_PART * len(index.size) if index.kind is not None else 0
     return Cost(
-        engine="gather", passes=1, read_bytes=sum(s.bytes for s in index.sources), written_bytes=written,
-        temporary_bytes=0, seeks=layout.samples, peak_ram_bytes=columns + scratch,
-        open_files=min(sources, 256) + 8,
+        engine="gather", passes=1, read_bytes=_read(index), written_bytes=int(layout.shard_bytes.sum()),
+        temporary_bytes=0, seeks=layout.samples,
+        peak_ram_bytes=held + max(parsed, jobs * (buffers + window_parts * a_part)),
+        open_files=min(len(index.sources), 256) + 8,
     )  # fmt: skip
+
+
+def bucket_budget(index: Index, layout: Layout, memory: int) -> int:
+    """Frames that a process of the bucket engine may hold at a time, in `memory` bytes: it needs room for them twice,
+    and for their rows."""
+    mean = _mean_part(index, layout)
+    most = (memory - (2 << 20)) * mean // (2 * mean + _ROWS_A_PART[layout.format] + mean // 4 + 1)
+    # A block has an extent for every bucket, of budget^2 / data bytes. More than it takes to make those as long as one
+    # read is worth gains nothing, and fresh memory is dear.
+    enough = max(16 << 20, math.isqrt(int(layout.shard_bytes.sum()) * EXTENT))
+    return max(1 << 20, min(most, enough))
+
+
+def bucket_cost(index: Index, layout: Layout, *, held: int, jobs: int, budget: int, buffers: int) -> Cost:
+    """Two passes: sources into a spill file by bucket, buckets into shards; three where buckets are too many."""
+    written = int(layout.shard_bytes.sum())
+    parts = min(len(index.size), budget // _mean_part(index, layout) + 1)
+    blocks = written // budget + len(index.sources)
+    process = min(2 * budget + budget // 4, 2 * written) + buffers + parts * _ROWS_A_PART[layout.format]
+    between = int(buckets_at_once(written // budget + layout.shards, budget) > 1)
+    return Cost(
+        engine="bucket", passes=2 + between, read_bytes=_read(index), written_bytes=written,
+        temporary_bytes=written * (1 + between),
+        seeks=blocks * (written // budget + layout.shards), peak_ram_bytes=held + jobs * process, open_files=12,
+    )  # fmt: skip
+
+
+def against_gather(index: Index, layout: Layout, room: int, cache: int) -> str:
+    """Why reading samples where they lie would be slow, or ''.
+
+    room   bytes of --memory that are left for mappings of the sources
+    cache  bytes of page cache that the machine or cgroup can have at most
+    """
+    total, mean = _read(index), int(layout.shard_bytes.sum()) // layout.samples
+    if mean < LARGE and total > cache // 10 * 7:
+        return "the sources do not fit into the page cache: every sample would be a read from the disk"
+    if mean < SMALL and total > max(LITTLE, room):
+        return "small samples one by one cost more than reading everything twice"
+    return ""
+
+
+def _read(index: Index) -> int:
+    return sum(source.bytes for source in index.sources)

@@ -93,6 +93,19 @@ def tar_heads(names: Ragged, sizes: I64) -> Ragged:
     return Ragged(blocks.reshape(-1), first)
 
 
+def put_tar_heads(blocks: U8, own: I64, names: Ragged, sizes: I64) -> None:
+    """The headers of m members whose names have at most 100 bytes, into blocks[own[i]] of `blocks` [b, 512].
+
+    Raises as tar_heads.
+    """
+    _check(names, sizes)
+    blocks[own] = _TEMPLATE
+    sums = np.full(len(names), _TEMPLATE_SUM, np.int64)
+    _put_short_names(blocks, own, names, sums)
+    _put_sizes(blocks, own, sizes, sums)
+    _put_checksums(blocks, own, sums)
+
+
 def _window(names: Ragged, lo: int, hi: int) -> Ragged:
     first = names.first[lo : hi + 1]
     return Ragged(names.data[first[0] : first[-1]], first - first[0])
@@ -129,20 +142,29 @@ def _check(names: Ragged, sizes: I64) -> None:
 
 def _put_names(blocks: U8, own: I64, names: Ragged, lengths: I64, sums: I64) -> None:
     """Names of at most 100 bytes, into bytes 0.. of their headers."""
-    if int(lengths.max(initial=0)) > NAME:
-        short = np.flatnonzero(lengths <= NAME)
-        names, own, lengths = names.take(short), own[short], lengths[short]
-    else:
-        short = np.arange(len(names))
-    if not len(short):
+    if int(lengths.max(initial=0)) <= NAME:
+        _put_short_names(blocks, own, names, sums)
         return
-    # place of every name byte: start of its header + place in the name
-    start = own * BLOCK - names.first[:-1]  # [short]
-    at = np.arange(len(names.data), dtype=np.int64) + np.repeat(start, lengths)
-    blocks.reshape(-1)[at] = names.data
-    total = np.zeros(len(names.data) + 1, np.int64)
-    np.cumsum(names.data, out=total[1:])
-    sums[short] += np.diff(total[names.first])
+    short = np.flatnonzero(lengths <= NAME)
+    some = sums[short]
+    _put_short_names(blocks, own[short], names.take(short), some)
+    sums[short] = some
+
+
+def _put_short_names(blocks: U8, own: I64, names: Ragged, sums: I64) -> None:
+    lengths = names.lengths()
+    width = int(lengths.max(initial=0))
+    if not width:
+        return
+    # rows of `width` bytes from where each name begins; what is not the name becomes NUL
+    data = np.zeros(int(names.first[-1]) + width, np.uint8)
+    data[: -width] = names.data[: names.first[-1]]
+    items = np.ndarray(len(data) - width + 1, np.dtype((np.void, width)), data, strides=(1,))
+    rows = items[names.first[:-1]].view(np.uint8).reshape(-1, width)  # [m, width]
+    if int(lengths.min()) < width:
+        rows *= np.arange(width) < lengths[:, None]
+    blocks[own, :width] = rows
+    sums += rows.sum(axis=1, dtype=np.int64)
 
 
 def _put_sizes(blocks: U8, own: I64, sizes: I64, sums: I64) -> None:

@@ -6,6 +6,7 @@ Columns are numpy arrays, or objects that behave like one for the two accesses t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -93,12 +94,12 @@ class Index:
     stored: Column | None = None
     records: bool = False
 
-    @property
+    @functools.cached_property
     def samples(self) -> int:
         """n"""
         return sum(source.samples for source in self.sources)
 
-    @property
+    @functools.cached_property
     def source_first(self) -> I64:
         """int64[S+1]: samples of source s are source_first[s]:source_first[s+1]."""
         return np.cumsum([0, *(source.samples for source in self.sources)], dtype=np.int64)

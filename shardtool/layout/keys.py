@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..base.ragged import Ragged
+from .frames import BLOCK, NAME, tar_head_bytes
 from .index import I64, Index
 
 KEEP, SOURCE, ORDINAL, NONE = "keep", "source", "ordinal", "none"
@@ -46,17 +48,47 @@ class OutputKeys:
             return Ragged.glue(prefixes.take(source), ordinals(ids - self.index.source_first[source], most))
         return Ragged.glue(prefixes.take(source), keys.take(ids))
 
+    def lengths(self, ids: I64) -> I64:
+        """Bytes of the keys of the samples `ids`, int64[k]."""
+        if self.mode != KEEP or self.index.keys is None:
+            return self.take(ids).lengths()
+        first = self.index.keys.first
+        return first[ids + 1] - first[ids]
+
     def part_names(self, ids: I64, parts: I64, begin: I64) -> Ragged:
         """'<key>.<field>' of every part of the samples `ids`; `parts` and `begin` as Index.parts_of gives them."""
         assert self.index.ext is not None
-        return part_names(self.take(ids), begin, self.index.ext.take(parts), self.index.exts)
+        keys = self.take(np.repeat(ids, np.diff(begin)))  # one for each part
+        return _with_fields(keys, self.index.ext.take(parts), self.index.exts)
+
+    def part_head_bytes(self, ids: I64, parts: I64, begin: I64) -> I64:
+        """Bytes of the tar header of every part, int64[q], without its name where the name is short."""
+        assert self.index.ext is not None
+        return part_head_bytes(self.take(ids), begin, self.index.ext.take(parts), self.index.exts)
 
 
 def part_names(keys: Ragged, begin: I64, ext: npt.NDArray[np.uint32], exts: tuple[bytes, ...]) -> Ragged:
     """'<key>.<field>' of every part; part k has field exts[ext[k]]."""
     rows = np.repeat(np.arange(len(keys), dtype=np.int64), np.diff(begin))
-    fields = Ragged.of(b"." + name for name in exts)
-    return Ragged.glue(keys.take(rows), fields.take(ext.astype(np.int64)))
+    return _with_fields(keys.take(rows), ext, exts)
+
+
+def _with_fields(keys: Ragged, ext: npt.NDArray[np.uint32], exts: tuple[bytes, ...]) -> Ragged:
+    return Ragged.glue(keys, _fields(exts).take(ext.astype(np.int64)))
+
+
+def part_head_bytes(keys: Ragged, begin: I64, ext: npt.NDArray[np.uint32], exts: tuple[bytes, ...]) -> I64:
+    """Bytes of the tar header of every part, int64[q]; names are made only when one is over 100 bytes."""
+    length = np.repeat(keys.lengths(), np.diff(begin)) + _fields(exts).lengths().take(ext)
+    if int(length.max(initial=0)) <= NAME:
+        return np.full(len(ext), BLOCK, np.int64)
+    return tar_head_bytes(part_names(keys, begin, ext, exts))
+
+
+@functools.lru_cache(maxsize=8)
+def _fields(exts: tuple[bytes, ...]) -> Ragged:
+    """'.<field>' of every field."""
+    return Ragged.of(b"." + name for name in exts)
 
 
 def ordinals(ids: I64, samples: int) -> Ragged:

@@ -28,11 +28,13 @@ class Limits:
     shards   exactly so many
     bytes    no shard file larger than this
     samples  no shard with more samples than this
+    balance  'samples': as many samples in every shard; 'bytes': as many bytes
     """
 
     shards: int | None = None
     bytes: int | None = None
     samples: int | None = None
+    balance: str = "samples"
 
 
 @dataclass(frozen=True)
@@ -113,9 +115,36 @@ def _frames_at(end: Column, positions: I64) -> I64:
     return end.take(positions) - before
 
 
-def shard_cuts(samples: int, shards: int) -> I64:
-    """int64[N+1], floor(k*n/N)."""
-    return floor_cut(samples, shards, np.arange(shards + 1, dtype=np.int64))
+def shard_cuts(end: Column, shards: int, balance: str = "samples") -> I64:
+    """int64[N+1]: where the order of n samples is cut into N shards, none empty.
+
+    balance  'samples': floor(k*n/N); 'bytes': the cut nearest to k/N of all bytes, so that shards differ by about one
+             sample's size and not by how sizes happened to fall
+    """
+    n, numbers = len(end), np.arange(shards + 1, dtype=np.int64)
+    if balance == "samples":
+        return floor_cut(n, shards, numbers)
+    wanted = floor_cut(int(end[n - 1 : n][0]), shards, numbers)
+    cuts = _first_reaching(end, wanted)
+    before = np.where(cuts > 0, end.take(np.maximum(cuts - 1, 0)), 0)
+    earlier = np.where(cuts > 1, end.take(np.maximum(cuts - 2, 0)), 0)
+    cuts -= (cuts > 0) & (wanted - earlier < before - wanted)
+    cuts[0], cuts[-1] = 0, n
+    # at least one sample each: from the left, then from the right
+    cuts = np.maximum.accumulate(cuts - numbers) + numbers
+    return np.minimum(cuts, n - shards + numbers)
+
+
+def _first_reaching(end: Column, wanted: I64) -> I64:
+    """The smallest c such that the first c frames have at least `wanted` bytes, by bisection of all at once."""
+    low, high = np.zeros(len(wanted), np.int64), np.full(len(wanted), len(end), np.int64)
+    while (low < high).any():
+        middle = (low + high) // 2
+        held = np.where(middle > 0, end.take(np.maximum(middle - 1, 0)), 0)
+        enough = held >= wanted
+        high = np.where(enough, middle, high)
+        low = np.where(enough, low, middle + 1)
+    return low
 
 
 def choose_shards(
@@ -159,7 +188,7 @@ def _exactly(
 
 def _broken(end: Column, shards: int, limits: Limits, file_bytes: FileBytes, oversize: I64) -> str | None:
     """Which limit N shards break, in words, or None."""
-    cuts = shard_cuts(len(end), shards)
+    cuts = shard_cuts(end, shards, limits.balance)
     most = int(np.diff(cuts).max())
     if limits.samples is not None and most > limits.samples:
         return f"a shard would hold {most:,} samples, more than --shard-samples {limits.samples:,}"

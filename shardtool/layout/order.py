@@ -6,6 +6,7 @@ asked whole, or by windows of positions, or for one sample, always with the same
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,9 +55,15 @@ class Order:
             return np.arange(lo, hi, dtype=np.int64)
         return self._select(self._cells(), lo, hi)
 
-    def windows(self, step: int) -> list[tuple[int, int]]:
-        """Bounds of windows of at most `step` positions that cover all."""
-        return [(lo, min(lo + step, self.samples)) for lo in range(0, self.samples, step)]
+    def pieces(self, step: int) -> Iterator[I64]:
+        """The whole order, `step` positions at a time, in memory proportional to that."""
+        if self.kind == SOURCE or step >= self.samples:
+            for lo in range(0, self.samples, step):
+                yield self.window(lo, min(lo + step, self.samples)) if step < self.samples else self.whole()
+            return
+        cells = self._cells()
+        for lo in range(0, self.samples, step):
+            yield self._select(cells, lo, min(lo + step, self.samples))
 
     def position(self, i: int) -> int:
         """Output position of sample i: how many keys are smaller. Time O(n), memory O(1)."""

@@ -10,6 +10,7 @@ from ..base.units import plural, show_count, show_seconds, show_size
 
 if TYPE_CHECKING:
     from ..jobs.repack import Result
+    from ..layout.cost import Cost
     from .console import Console
 
 
@@ -65,6 +66,10 @@ def _time(result: Result) -> str:
     return f"{show_seconds(result.seconds)} ({show_size(int(rate))}/s)"
 
 
+def _why_not(against: str, cost: Cost) -> str:
+    return against or f"it reads {show_size(cost.read_bytes)} and writes {show_size(cost.temporary_bytes)} more"
+
+
 def dry_run(console: Console, result: Result, disk_speed: int | None) -> None:
     """The layout, what it would cost, and how long at which speed."""
     laid_out, cost = result.laid_out, result.cost
@@ -85,6 +90,7 @@ def dry_run(console: Console, result: Result, disk_speed: int | None) -> None:
             "shard_bytes": {"min": int(layout.shard_bytes.min()), "max": int(layout.shard_bytes.max())},
             "bytes": int(layout.shard_bytes.sum()),
             "cost": {**vars(cost), "minutes": round(minutes, 2), "minutes_by": source, "speed": speed},
+            "engines": [{**vars(cost), "against": against} for cost, against in laid_out.costs],
             "keys": laid_out.keys.mode,
             "ignored": result.extra["ignored"],
             "dropped": result.extra["dropped"],
@@ -97,6 +103,7 @@ def dry_run(console: Console, result: Result, disk_speed: int | None) -> None:
         ("shards", f"{show_count(layout.shards)} of {span(counts, show_count)} samples, "
                    f"{span(layout.shard_bytes, show_size)}"),
         ("engine", f"{cost.engine}, {plural(cost.passes, 'pass', 'passes')}"),
+        *((f"  not {other.engine}", _why_not(against, other)) for other, against in laid_out.costs if other != cost),
         ("reads", show_size(cost.read_bytes)),
         ("writes", show_size(cost.written_bytes)),
         ("temporary", show_size(cost.temporary_bytes)),

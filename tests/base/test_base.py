@@ -87,6 +87,24 @@ def test_glue_of_a_slice_of_a_larger_ragged():
     assert list(part) == [b"cde", b"f"]
 
 
+@given(st.lists(st.lists(st.binary(max_size=3), min_size=1, max_size=6), min_size=1, max_size=3), st.data())
+def test_ragged_take_and_glue_are_those_of_lists(columns, data):
+    """Of all lengths, and of one length, which has a way of its own; of columns that begin somewhere in their data."""
+    length = min(map(len, columns))
+    same = data.draw(st.booleans())
+    columns = [[(b"%-3b" % s if same else s) for s in column[:length]] for column in columns]
+    front = data.draw(st.lists(st.binary(max_size=4), max_size=2))
+    made = []
+    for column in columns:
+        whole = Ragged.of([*front, *column])
+        made.append(Ragged(whole.data, whole.first[len(front) :]))
+    assert list(Ragged.glue(*made)) == [b"".join(row) for row in zip(*columns, strict=True)]
+    ids = data.draw(st.lists(st.integers(0, length - 1), max_size=9))
+    for column, ragged in zip(columns, made, strict=True):
+        taken = ragged.take(np.array(ids, np.int64))
+        assert list(taken) == [column[i] for i in ids] and taken.first[0] == 0
+
+
 def test_streams_differ_by_name_order_and_type():
     names = ((), (0,), (1,), ("0",), ("a", "b"), ("ab",), ("b", "a"))
     seeds = {named_stream(seed, *name) for seed in (0, 1) for name in names}

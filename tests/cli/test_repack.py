@@ -257,6 +257,20 @@ def test_keys(tmp_path):
     assert facts["keys"] == {"mode": "source", "unique": True} and facts["renamed"]["keys"] == 6
 
 
+def test_balance_by_bytes(tmp_path):
+    write_tfrecord(tmp_path / "in" / "a.tfrecord", [b"x" * (7 * k) for k in range(400)])
+    options = ["repack", tmp_path / "in", "--shards", 8, "-q", "-o"]
+    shardtool(*options, tmp_path / "samples")
+    shardtool(*options, tmp_path / "bytes", "--balance", "bytes")
+    spread = {}
+    for name in ("samples", "bytes"):
+        shards = json.loads((tmp_path / name / "manifest.json").read_text())["shards"]
+        spread[name] = max(s["bytes"] for s in shards) - min(s["bytes"] for s in shards)
+        assert sum(s["samples"] for s in shards) == 400
+        shardtool("verify", tmp_path / name, "--against", tmp_path / "in")
+    assert spread["bytes"] < 2 * 2800 < spread["samples"]
+
+
 def test_labels_and_fields_in_the_manifest(tmp_path):
     source = sorted_tars(tmp_path / "in", 3, 5)
     shardtool("repack", source, "-o", tmp_path / "out", "--label", "cls", "--shards", 2)

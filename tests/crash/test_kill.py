@@ -16,6 +16,7 @@ import time
 
 import pytest
 
+from shardtool.jobs import lay_out as lay_out_module
 from shardtool.jobs.options import RepackOptions
 from shardtool.jobs.repack import repack
 from tests.makers import content, sorted_tars, sorted_tfrecords
@@ -99,21 +100,22 @@ def memory_path(tmp_path):
 
 
 EVERY_CHANGE = [
-    ("tfrecord", "before", "auto"), ("tfrecord", "after", "auto"), ("tar", "before", "auto"),
-    ("tar", "after", "buffered"),
+    ("tfrecord", "before", "auto", "gather"), ("tfrecord", "after", "auto", "bucket"),
+    ("tar", "before", "auto", "bucket"), ("tar", "after", "buffered", "gather"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("format", "when", "io"), EVERY_CHANGE)
-def test_killed_at_every_change(memory_path, monkeypatch, format, when, io):
+@pytest.mark.parametrize(("format", "when", "io", "engine"), EVERY_CHANGE)
+def test_killed_at_every_change(memory_path, monkeypatch, format, when, io, engine):
     monkeypatch.setenv("SHARDTOOL_IO", io)
+    monkeypatch.setattr(lay_out_module, "bucket_budget", lambda *_: 20_000)
     tmp_path = memory_path
     source = str(MAKE[format](tmp_path / "in"))
     exports = {"tfrecord": ("dali-tfrecord",), "tar": ("dali-wds", "wids")}[format]
     out = tmp_path / "out"
 
     def work():
-        repack([source], str(out), options(exports=exports))
+        repack([source], str(out), options(exports=exports, engine=engine))
 
     changes = in_child(work)
     reference = content(out)

@@ -29,14 +29,13 @@ def test_windows_and_takes(values, data):
             assert column.take(ids).tolist() == array.take(ids).tolist()
     finally:
         columns.SWEEP = before
-        store.close()
+
 
 
 def test_a_store_keeps_its_budget():
     store = Store(1000)
     kinds = [type(store.empty(50)), type(store.empty(100)), type(store.empty(75))]
     assert kinds == [np.ndarray, FileColumn, np.ndarray] and store.held == 1000
-    store.close()
 
 
 def test_out_of_range():
@@ -46,7 +45,6 @@ def test_out_of_range():
     for ids in ([3], [-1, 0]):
         with pytest.raises(IndexError):
             column.take(np.array(ids))
-    store.close()
 
 
 def test_constant():

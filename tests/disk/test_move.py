@@ -34,7 +34,9 @@ def test_every_way_is_the_loop(lengths, gaps, seed):
     right = wanted(target, to, source, at, length)
     ways = [move, _grouped] if lengths else [move]
     if any(lengths) and not gaps:
-        ways.append(lambda t, o, s, a, n: _over_copied(t, o, s, a, n, int(n.max())))
+        ways.append(lambda t, o, s, a, n: _over_copied(t, o, s, a, n, len(s)))
+        stop = at + length + random.integers(0, 9, len(length))  # no frame may be read beyond its own bound
+        ways.append(lambda t, o, s, a, n: _over_copied(t, o, s, a, n, stop))
     for way in ways:
         got = target.copy()
         way(got, to, source, at, length)

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from shardtool.base.errors import DataError
 from shardtool.base.ragged import Ragged
 from shardtool.disk.blocks import Blocks
-from shardtool.disk.formats import tar
 from shardtool.disk.formats.tar.events import DAMAGE, FILE
 from shardtool.disk.formats.tar.walk import Walk
 from shardtool.layout.frames import tar_file_bytes, tar_heads
 from shardtool.layout.rules import Rules
 from tests.disk.tarmaker import END, damaged, head, long_name, member, padded, pax, records, sealed
+from tests.disk.tarscan import both
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def scan(tmp_path):
 
     def run(data, **rules):
         path.write_bytes(data)
-        return Read(data, tar.scan(bytes(path), b"t.tar", Rules(**rules)))
+        return Read(data, both(bytes(path), b"t.tar", Rules(**rules)))
 
     return run
 
@@ -674,7 +674,7 @@ def test_no_damage_is_a_traceback(tmp_path_factory, data):
         on_unsafe_name="skip", ignore_zeros=data.draw(st.booleans()), label="cls",
     )  # fmt: skip
     with contextlib.suppress(DataError):
-        Read(bytes(blob), tar.scan(bytes(path), b"t.tar", rules))
+        Read(bytes(blob), both(bytes(path), b"t.tar", rules))
 
 
 NASTY = (
@@ -727,7 +727,7 @@ def test_archives_of_tarfile(tmp_path_factory, samples, format, mtime):
                 written[-1][1][ext.encode()] = payload
     path = tmp_path_factory.getbasetemp() / "theirs.tar"
     path.write_bytes(out.getvalue())
-    read = Read(out.getvalue(), tar.scan(bytes(path), b"t.tar", Rules()))
+    read = Read(out.getvalue(), both(bytes(path), b"t.tar", Rules()))
     assert read.samples == [sample for sample in written if sample[1]]
     assert not read.found.ignored
 
@@ -753,7 +753,7 @@ def test_archives_of_gnu_tar(tmp_path, format, version):
     holes = ["--sparse", f"--sparse-version={version}"] if format in ("oldgnu", "gnu", "posix") else []
     command = ["tar", "-cf", out, f"--format={format}", *holes, "--sort=name", "-C", tmp_path / "in", "."]
     subprocess.run(command, check=True)
-    read = Read(out.read_bytes(), tar.scan(bytes(out), b"t.tar", Rules()))
+    read = Read(out.read_bytes(), both(bytes(out), b"t.tar", Rules()))
     prefix = long.encode()
     assert dict(read.samples) == {
         prefix + b"a": {b"jpg": b"J" * 700, b"txt": b"J" * 700},
@@ -790,7 +790,7 @@ def test_what_we_write_we_read(tmp_path_factory, samples):
     members = [(b"%s.%s" % (k, e.encode()), p) for k, fields in samples.items() for e, p in fields.items()]
     path = tmp_path_factory.getbasetemp() / "ours.tar"
     path.write_bytes(ours(members))
-    read = Read(ours(members), tar.scan(bytes(path), b"t.tar", Rules()))
+    read = Read(ours(members), both(bytes(path), b"t.tar", Rules()))
     assert read.samples == [(k, {e.encode(): p for e, p in fields.items()}) for k, fields in samples.items()]
     with tarfile.open(path) as archive:
         theirs = [(i.name.encode("utf-8", "surrogateescape"), archive.extractfile(i).read()) for i in archive]

@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import importlib
 import os
 import shutil
 import tarfile
@@ -11,26 +12,40 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shardtool.base.errors import DataError
+from shardtool.disk.columns import Store
 from shardtool.disk.engines import ENGINES
+from shardtool.disk.engines import mapped as mapped_module
 from shardtool.jobs import lay_out as lay_out_module
+from shardtool.jobs import repack as repack_module
 from shardtool.jobs.options import RepackOptions
 from shardtool.jobs.repack import repack
 from shardtool.jobs.scan import scan
 from shardtool.layout.order import Order
 from tests.makers import content, read_tar, read_tfrecord, sorted_tars, sorted_tfrecords, write_tar, write_tfrecord
 
+# by its full name: the package has a function of the same name
+bucket_module = importlib.import_module("shardtool.disk.engines.bucket")
 ENGINE = pytest.mark.parametrize("engine", sorted(ENGINES))
 MAKE = {"tfrecord": sorted_tfrecords, "tar": sorted_tars}
 FORMAT = pytest.mark.parametrize("format", sorted(MAKE))
 
 
-def run(source, out, chunk=None, **options):
-    before = lay_out_module.CHUNK
-    lay_out_module.CHUNK = chunk or before
-    try:
+def run(source, out, chunk=None, budget=None, columns=None, wide=None, **options):
+    """A repack with an output buffer of `chunk` bytes, `budget` bytes of frames at a time in the bucket engine, which
+    takes `wide` buckets as one in its first pass, and columns in memory up to `columns` bytes."""
+    with pytest.MonkeyPatch.context() as patch:
+        if chunk:
+            patch.setattr(lay_out_module, "CHUNK", chunk)
+        if budget:
+            patch.setattr(lay_out_module, "bucket_budget", lambda *_: budget)
+        if wide:
+            patch.setattr(bucket_module, "buckets_at_once", lambda *_: wide)
+        if columns is not None:
+            patch.setattr(repack_module, "Store", lambda _, folder: Store(columns, folder))
+            patch.setattr(lay_out_module, "STEP", 16)
+            patch.setattr(lay_out_module, "_PIECE", 1 << 40)
         result = repack([str(source)], str(out), RepackOptions(**{"shards": 5, "seed": 3, "jobs": 1, **options}))
-    finally:
-        lay_out_module.CHUNK = before
     return result, content(out)
 
 
@@ -50,6 +65,14 @@ def test_same_bytes_however_they_move(tmp_path, monkeypatch, engine, format):
         "small buffer": (source, {"chunk": 4096}),
         "buffer smaller than a frame": (source, {"chunk": 512, "jobs": 2}),
         "memory": (source, {"memory": 64 << 20}),
+        "columns in a file": (source, {"columns": 0, "jobs": 2}),
+        "some columns in a file": (source, {"columns": 3000, "chunk": 4096, "budget": 5000}),
+        "a few samples at a time": (source, {"budget": 2500, "jobs": 2}),
+        "three passes": (source, {"budget": 2500, "wide": 3, "jobs": 2}),
+        "three passes, one bucket each": (source, {"budget": 1000, "wide": 1000}),
+        "three passes of large samples": (source, {"budget": 10, "wide": 7}),
+        "one sample at a time": (source, {"budget": 1, "chunk": 512}),
+        "work folder elsewhere": (source, {"work_dir": str(tmp_path / "work"), "budget": 3000}),
         "elsewhere": (copy, {}),
     }
     for name, (place, options) in trials.items():
@@ -59,6 +82,7 @@ def test_same_bytes_however_they_move(tmp_path, monkeypatch, engine, format):
         finally:
             os.umask(old)
         assert got == reference, name
+    assert list((tmp_path / "work").iterdir()) == []
     for io in ("direct", "buffered"):
         monkeypatch.setenv("SHARDTOOL_IO", io)
         for chunk in (4096, 512, None):
@@ -106,8 +130,9 @@ def test_records_of_any_size(tmp_path, engine, sizes, seed, data):
     write_tfrecord(folder / "in" / "a.tfrecord", records[:cut])
     write_tfrecord(folder / "in" / "b.tfrecord", records[cut:])
     shards = data.draw(st.integers(1, len(sizes)))
-    chunk = data.draw(st.sampled_from([512, 1024, 1 << 20]))
-    result, _ = run(folder / "in", folder / "out", chunk, engine=engine, shards=shards, seed=seed)
+    chunk, budget = data.draw(st.sampled_from([512, 1024, 1 << 20])), data.draw(st.sampled_from([100, 4000, None]))
+    wide = data.draw(st.sampled_from([None, 2]))
+    result, _ = run(folder / "in", folder / "out", chunk, budget, wide=wide, engine=engine, shards=shards, seed=seed)
     got = [r for s in result.manifest.shards for r in read_tfrecord(folder / "out" / s.name)]
     assert sorted(got) == sorted(records)
     again = scan([str(folder / "out" / "manifest.json")]).index
@@ -137,8 +162,9 @@ def test_members_of_any_name_and_size(tmp_path, engine, keys, format, data):
         fields = data.draw(st.lists(st.sampled_from(["jpg", "cls", "s.png", "J"]), min_size=1, max_size=3, unique=True))
         samples[key] = [(f"{key}.{f}", bytes([k]) * data.draw(st.integers(0, 2100))) for f in fields]
     write_tar(folder / "in" / "a.tar", [m for s in samples.values() for m in s], format, mtime=0.5)
-    chunk = data.draw(st.sampled_from([512, 2048, 1 << 20]))
-    result, _ = run(folder / "in", folder / "out", chunk, engine=engine, shards=data.draw(st.integers(1, len(keys))))
+    chunk, budget = data.draw(st.sampled_from([512, 2048, 1 << 20])), data.draw(st.sampled_from([100, 4000, None]))
+    shards = data.draw(st.integers(1, len(keys)))
+    result, _ = run(folder / "in", folder / "out", chunk, budget, engine=engine, shards=shards)
     got = [m for s in result.manifest.shards for m in read_tar(folder / "out" / s.name)]
     assert sorted(got) == sorted(m for s in samples.values() for m in s)
     assert [g for s in samples.values() for g in got if g in s] != [] and len(got) == len(set(got))
@@ -178,7 +204,7 @@ def test_hard_links_and_sparse_members_are_written_out(tmp_path, engine):
     subprocess.run(["tar", "cSf", archive, "-C", work, "--sort=name", "a.bin", "b.bin", "c.bin"], check=True)
     assert archive.stat().st_size < 100_000
     for chunk in (512, 1 << 20):
-        result, _ = run(tmp_path / "in", tmp_path / f"out{chunk}", chunk, engine=engine, shards=2)
+        result, _ = run(tmp_path / "in", tmp_path / f"out{chunk}", chunk, 3000, engine=engine, shards=2)
         got = dict(m for s in result.manifest.shards for m in read_tar(tmp_path / f"out{chunk}" / s.name))
         assert got == {p.name: p.read_bytes() for p in work.iterdir()}
 
@@ -210,3 +236,39 @@ def test_uniform_by_shard_and_by_position_over_many_seeds(tmp_path):
     for counts in (by_shard, by_place):
         expected = seeds / len(counts)
         assert ((counts - expected) ** 2 / expected).sum() < 35  # 9 degrees of freedom: p = 6e-5
+
+
+@FORMAT
+def test_mapped_sources_give_the_same_bytes(tmp_path, monkeypatch, format):
+    """Small frames of sources that are large enough come through mappings, in a worker also when one would do."""
+    source = MAKE[format](tmp_path / "in", 4, 300)
+    (source / "empty-000000.tfrecord").write_bytes(b"") if format == "tfrecord" else None
+    _, reference = run(source, tmp_path / "reference", engine="gather")
+    monkeypatch.setattr(repack_module, "worth_mapping", lambda *_: True)
+    for chunk in (512, 5000, None):
+        _, got = run(source, tmp_path / f"out{chunk}", chunk, engine="gather")
+        assert got == reference
+
+
+def test_a_mapped_source_that_is_cut_short_is_an_error(tmp_path, monkeypatch):
+    source = sorted_tfrecords(tmp_path / "in", 2, 3000)
+    monkeypatch.setattr(repack_module, "worth_mapping", lambda *_: True)
+    populated = mapped_module._populate
+    monkeypatch.setattr(mapped_module, "_populate", lambda made: (populated(made), cut(source)))
+    with pytest.raises(DataError, match="input"):
+        run(source, tmp_path / "out", engine="gather")
+    assert not (tmp_path / "out").exists()
+
+
+def cut(source):
+    for path in source.iterdir():
+        os.truncate(path, 100)
+
+
+def test_the_engine_is_chosen_by_cost(tmp_path):
+    """Small samples that do not fit into --memory go through buckets, others are read where they lie."""
+    source = sorted_tfrecords(tmp_path / "in", 2, 30_000, 1100)
+    small, _ = run(source, tmp_path / "small", memory=64 << 20, jobs=2)
+    large, _ = run(source, tmp_path / "large", memory=1 << 30, jobs=2)
+    assert (small.engine, large.engine) == ("bucket", "gather")
+    assert content(tmp_path / "small") == content(tmp_path / "large")

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from shardtool.base.errors import DataError
 from shardtool.base.ragged import Ragged
-from shardtool.layout.frames import pad512, tar_file_bytes, tar_head_bytes, tar_heads, ustar_split
+from shardtool.layout.frames import pad512, put_tar_heads, tar_file_bytes, tar_head_bytes, tar_heads, ustar_split
+from shardtool.layout.keys import part_head_bytes, part_names
 
 NAMES = st.binary(min_size=1, max_size=400).map(lambda b: b.replace(b"\0", b"/"))
 
@@ -121,3 +122,35 @@ def test_file_sizes_are_those_of_tarfile():
                 info.size = size
                 tar.addfile(info, io.BytesIO(bytes(size)))
         assert tar_file_bytes(count * (512 + pad512(size))) == len(out.getvalue())
+
+
+SHORT = st.binary(min_size=1, max_size=100).map(lambda b: b.replace(b"\0", b"/"))
+
+
+@given(st.lists(st.tuples(SHORT, st.integers(0, 1 << 40)), min_size=1, max_size=9), st.randoms(use_true_random=False))
+def test_heads_in_place_are_the_same(members, random):
+    """Wherever they go; what was there does not matter, and nothing else is touched."""
+    names = Ragged.of(name for name, _ in members)
+    sizes = np.array([size for _, size in members], np.int64)
+    blocks = np.full((2 * len(members) + 1, 512), 0xA5, np.uint8)
+    own = np.array(random.sample(range(len(blocks)), len(members)), np.int64)
+    put_tar_heads(blocks, own, names, sizes)
+    assert [blocks[k].tobytes() for k in own] == list(tar_heads(names, sizes))
+    assert (np.delete(blocks, own, axis=0) == 0xA5).all()
+    with pytest.raises(DataError):
+        put_tar_heads(blocks, own[:1], Ragged.of([b"a\0b"]), sizes[:1])
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 120), st.integers(1, 3)), min_size=1, max_size=5),
+    st.lists(st.binary(max_size=30), min_size=3, max_size=3, unique=True), st.booleans(),
+)  # fmt: skip
+def test_head_bytes_without_names(samples, exts, slashes):
+    """The same whether or not names are long, and wherever they could be cut."""
+    keys = Ragged.of((b"k/" if slashes else b"kk") * length for length, _ in samples)
+    exts = tuple(ext.replace(b"\0", b"x") for ext in exts)
+    begin = np.cumsum([0, *(parts for _, parts in samples)])
+    ext = np.array([k for _, parts in samples for k in range(parts)], np.uint32)
+    names = part_names(keys, begin, ext, exts)
+    assert part_head_bytes(keys, begin, ext, exts).tolist() == tar_head_bytes(names).tolist()
+    assert list(names) == [keys[i] + b"." + exts[k] for i, (_, parts) in enumerate(samples) for k in range(parts)]

@@ -74,7 +74,7 @@ def test_a_sample_larger_than_the_limit_gives_way_alone():
     frames = np.full(100, 10)
     frames[37] = 1000
     shards, _ = choose_shards(np.cumsum(frames), Limits(bytes=200), same, oversize=np.array([37]), strict=False)
-    sizes = sorted(contents(np.cumsum(frames), shard_cuts(100, shards)))
+    sizes = sorted(contents(np.cumsum(frames), shard_cuts(np.cumsum(frames), shards)))
     assert shards == 5 and sizes[-1] == 1190 and sizes[-2] == 200
 
 
@@ -93,7 +93,7 @@ def test_windows_cover_every_shard_without_gap(frames, shards, most):
     order = Order(n, 3)
     ids = order.whole()
     end = np.cumsum(np.array(frames)[ids])
-    cuts = shard_cuts(n, shards)
+    cuts = shard_cuts(end, shards)
     layout = Layout("tfrecord", order, ids, end, cuts, contents(end, cuts))
     for k in range(shards):
         lo, seen, at = int(cuts[k]), [], 0
@@ -109,3 +109,25 @@ def test_windows_cover_every_shard_without_gap(frames, shards, most):
             lo, at = hi, place[-1]
         assert seen == ids[cuts[k] : cuts[k + 1]].tolist()
         assert at == layout.shard_bytes[k]
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=60), st.integers(1, 60))
+@settings(deadline=None)
+def test_cuts_by_bytes(frames, shards):
+    shards = min(shards, len(frames))
+    end = np.cumsum(frames)
+    cuts = shard_cuts(end, shards, "bytes")
+    assert cuts[0] == 0 and cuts[-1] == len(frames) and (np.diff(cuts) > 0).all()
+    if shards * 4 <= len(frames):  # room enough that no cut was pushed aside
+        ends = np.concatenate([[0], end])
+        for k in range(shards + 1):
+            nearest = np.abs(ends - end[-1] * k // shards).min()
+            pushed = k and cuts[k] == cuts[k - 1] + 1
+            assert pushed or abs(int(ends[cuts[k]]) - int(end[-1]) * k // shards) <= nearest + 1
+
+
+def test_cuts_by_bytes_even_out_sizes_that_counts_do_not():
+    frames = np.random.default_rng(1).lognormal(8, 1.5, 20_000).astype(np.int64) + 1
+    end = np.cumsum(frames)
+    spread = {b: np.ptp(contents(end, shard_cuts(end, 16, b))) for b in ("samples", "bytes")}
+    assert spread["bytes"] < 2 * frames.max() and spread["bytes"] < spread["samples"] / 3

@@ -50,8 +50,9 @@ def test_equal_upper_bits_are_ordered_by_the_full_key():
 
 def test_windows_of_a_large_order_join_to_the_whole():
     order = Order(300_000, 11)
-    joined = np.concatenate([order.window(a, b) for a, b in order.windows(70_001)])
+    joined = np.concatenate(list(order.pieces(70_001)))
     assert np.array_equal(joined, order.whole())
+    assert np.array_equal(joined, np.concatenate(list(order.pieces(300_000))))
     assert np.array_equal(np.sort(joined), np.arange(300_000))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...base.errors import DataError
-from ...layout.frames import pad512, tar_heads
+from ...layout.frames import pad512, put_tar_heads, tar_head_bytes, tar_heads
 from ...layout.index import I64, Runs
 from ..crc import mask, masked, masked_of_lengths
 from ..crcruns import first_wrong
@@ -126,13 +126,15 @@ class TarFramer:
         parts, begin = index.parts_of(ids)
         size = index.size.take(parts)
         payload = index.offset.take(parts) + index.head.take(parts)
-        self._heads = tar_heads(self._job.keys.part_names(ids, parts, begin), size)
-        head = self._heads.lengths()
+        self._names = self._job.keys.part_names(ids, parts, begin)
+        head = tar_head_bytes(self._names)
+        self._short = int(head.max(initial=BLOCK)) == BLOCK
         # place of every part's frame: its sample's place + the frames before it in the sample
         frame = head + pad512(size)
         before = np.cumsum(frame) - frame
         to = before + np.repeat(place[:-1] - before[begin[:-1]], np.diff(begin))
         self._to, self._body, self._size, self._parts = to, to + head, size, parts
+        self._stop = int(place[-1])
         source = np.repeat(index.source_of(ids), np.diff(begin))
         self._source = source
         self._sparse = [k for k, part in enumerate(parts.tolist()) if part in index.sparse] if index.sparse else []
@@ -159,19 +161,27 @@ class TarFramer:
     def finish(self, raw: Raw, view: memoryview, sources: SourceFiles) -> None:
         for k in self._sparse:
             self._expand(k, view, sources)
+        self._pad(raw)
         self._lay_heads(raw)
-        zeros = bytes(BLOCK)
+
+    def _pad(self, raw: Raw) -> None:
+        """Zeros behind every part, and over the header that follows, which is laid only then: so that all are of one
+        length, and numpy can write them in one call. Nothing behind the window is touched."""
         end = self._body + self._size
-        pad = -self._size % BLOCK
-        for at, count in zip(end.tolist(), pad.tolist(), strict=True):
-            view[at : at + count] = zeros[:count]
+        within = int(np.searchsorted(end, self._stop - BLOCK, side="right"))  # the last part has no header behind it
+        padded = end[:within][self._size[:within] % BLOCK > 0]
+        if len(padded):
+            items = np.ndarray(len(raw) - BLOCK + 1, np.dtype((np.void, BLOCK)), raw, strides=(1,))
+            items[padded] = np.zeros((), items.dtype)
+        for k in range(within, len(end)):
+            raw[end[k] : end[k] + -int(self._size[k]) % BLOCK] = 0
 
     def _lay_heads(self, raw: Raw) -> None:
-        heads = self._heads
-        if len(heads.data) == BLOCK * len(heads):
+        if self._short:
             blocks = raw[: len(raw) // BLOCK * BLOCK].reshape(-1, BLOCK)
-            blocks[self._to // BLOCK] = heads.data.reshape(-1, BLOCK)
+            put_tar_heads(blocks, self._to // BLOCK, self._names, self._size)
             return
+        heads = tar_heads(self._names, self._size)
         data = heads.data
         for k, at in enumerate(self._to.tolist()):
             a, b = int(heads.first[k]), int(heads.first[k + 1])

@@ -12,59 +12,63 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ...layout.frames import tar_file_bytes
 from ...layout.manifest import Receipt
-from ..digests import XXH3
-from ..files import rename
 from ..shardindex import write_index
 from ..writer import ShardWriter
 from .framers import framer_of
 from .frames import Reads
 from .job import CopyJob, SourceFiles
+from .mapped import MappedSources
+from .shards import finish_shard
 
 Advance = Callable[[int], None]
 
 
 @contextlib.contextmanager
-def gather(job: CopyJob) -> Iterator[Callable[[int, Advance], Receipt]]:
-    """What writes one shard after the other of this job."""
+def gather(job: CopyJob, jobs: int, advance: Advance) -> Iterator[Callable[[int, Advance], Receipt]]:
+    """What writes one shard after the other of this job. See ENGINES."""
     # Thread and buffers come with the first shard: in a worker, after its fork.
     most = int(job.layout.shard_bytes.max(initial=0))
     writer = ShardWriter(min(job.chunk, most + 512), job.digests)
     try:
-        yield functools.partial(_write_shard, job, writer)
+        yield functools.partial(_write_shard, job, writer, _Reader(job))
     finally:
         writer.close()
 
 
-def _write_shard(job: CopyJob, writer: ShardWriter, shard: int, advance: Advance) -> Receipt:
+class _Reader:
+    """Fetches the frames of a window: through mappings, or read by read. Belongs to one process."""
+
+    def __init__(self, job: CopyJob) -> None:
+        self._job = job
+        self._mapped: MappedSources | None = None
+
+    def read(self, sources: SourceFiles, reads: Reads, view: memoryview) -> None:
+        if not self._job.mapped:
+            _read(sources, reads, view)
+            return
+        if self._mapped is None:
+            self._mapped = MappedSources(self._job.sources)
+        self._mapped.read(reads, np.frombuffer(view, np.uint8))
+
+
+def _write_shard(job: CopyJob, writer: ShardWriter, reader: _Reader, shard: int, advance: Advance) -> Receipt:
     """Write, sync and publish one shard and its index."""
-    layout = job.layout
-    lo, hi = int(layout.cuts[shard]), int(layout.cuts[shard + 1])
+    lo, hi = int(job.layout.cuts[shard]), int(job.layout.cuts[shard + 1])
     temporary = job.temporary(shard, "data")
     sources = SourceFiles(job.sources)
     try:
         writer.begin(temporary)
-        _copy(job, sources, writer, lo, hi, advance)
-        if layout.format == "tar":
-            writer.write(bytes(int(tar_file_bytes(writer.bytes)) - writer.bytes))
-        writer.end()
-        index = write_index(job, shard)  # while the disk takes the last buffers
-        digests = writer.finish()
+        _copy(job, sources, reader, writer, lo, hi, advance)
+        return finish_shard(job, shard, writer, temporary, lambda: write_index(job, shard))
     finally:
         writer.abort()
         sources.close()
-    if writer.bytes != layout.shard_bytes[shard]:
-        raise AssertionError(f"shard {shard} has {writer.bytes} bytes, the layout says {layout.shard_bytes[shard]}")
-    name = job.names[shard]
-    rename(temporary, job.out + b"/" + name.encode())
-    return Receipt(
-        shard=shard, name=name, samples=hi - lo, bytes=writer.bytes,
-        digest=f"{XXH3}:{digests.pop(XXH3)}", digests=digests, index=index,
-    )  # fmt: skip
 
 
-def _copy(job: CopyJob, sources: SourceFiles, writer: ShardWriter, lo: int, hi: int, advance: Advance) -> None:
+def _copy(
+    job: CopyJob, sources: SourceFiles, reader: _Reader, writer: ShardWriter, lo: int, hi: int, advance: Advance
+) -> None:
     framer = framer_of(job)
     while lo < hi:
         view = writer.space()
@@ -73,7 +77,7 @@ def _copy(job: CopyJob, sources: SourceFiles, writer: ShardWriter, lo: int, hi: 
         place = place - place[0]
         size = int(place[-1])
         if size <= len(view):
-            _read(sources, framer.plan(ids, place), view)
+            reader.read(sources, framer.plan(ids, place), view)
             framer.finish(np.frombuffer(view, np.uint8), view, sources)
             writer.commit(size)
         else:

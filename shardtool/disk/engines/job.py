@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...base.errors import DataError
-from ...layout.index import Index
+from ...layout.index import Column, Index
 from ...layout.keys import OutputKeys
 from ...layout.layout import Layout
 
@@ -43,11 +43,14 @@ class CopyJob:
     """A whole repack, ready to move bytes. Workers inherit it; nothing in it changes.
 
     names    file names of the shards
-    out      folder of the shards; `work` a folder on the same file system for temporary files
+    out      folder of the shards; `work` a folder on the same file system for temporary files; `bulk` one for spill
+    frames   int64 column of n: bytes of every sample's frame, in source order
     verify   check payload checksums while copying (else wrong ones are replaced by right ones)
     digests  algorithms of hashlib besides xxh3-128
     columns  index column -> dtype
     chunk    bytes of the output buffer
+    budget   bytes of frames that an engine which collects them holds at a time, in each process
+    mapped   read the sources through mappings (workers must be processes of their own)
     """
 
     layout: Layout
@@ -57,10 +60,14 @@ class CopyJob:
     names: tuple[str, ...]
     out: bytes
     work: bytes
+    bulk: bytes
+    frames: Column
     verify: bool
     digests: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
     chunk: int = 4 << 20
+    budget: int = 24 << 20
+    mapped: bool = False
 
     def temporary(self, shard: int, suffix: str) -> bytes:
         """Where a file of this shard is written before it has its name."""

@@ -32,10 +32,11 @@ MOST_SURPLUS = 3
 STEP_BYTES = 256 << 10
 
 
-def move(target: Raw, to: I64, source: Raw, at: I64, length: I64) -> None:
+def move(target: Raw, to: I64, source: Raw, at: I64, length: I64, stop: I64 | None = None) -> None:
     """target[to:to+length] = source[at:at+length] for every frame.
 
     `to` must ascend, and frames must not overlap in the target. Nothing but the frames is changed there.
+    stop  int64[k]: how far the source may be read for each frame; None: to its end
     """
     count, total = len(length), int(length.sum())
     if not total:
@@ -46,7 +47,7 @@ def move(target: Raw, to: I64, source: Raw, at: I64, length: I64) -> None:
     longest = int(length.max())
     adjacent = bool(np.array_equal(to[1:], to[:-1] + length[:-1]))
     if adjacent and longest * count <= MOST_SURPLUS * total:
-        _over_copied(target, to, source, at, length, longest)
+        _over_copied(target, to, source, at, length, len(source) if stop is None else stop)
     else:
         _grouped(target, to, source, at, length)
 
@@ -62,10 +63,10 @@ def _items(raw: Raw, size: int) -> npt.NDArray[np.void]:
     return np.ndarray((len(raw) - size + 1,), np.dtype((np.void, size)), raw, 0, (1,))
 
 
-def _over_copied(target: Raw, to: I64, source: Raw, at: I64, length: I64, longest: int) -> None:
-    # The last frames would read or write behind the end, or over bytes behind the last frame: by slices.
-    end = int(to[-1] + length[-1])
-    fits = (at + longest <= len(source)) & (to + longest <= end)
+def _over_copied(target: Raw, to: I64, source: Raw, at: I64, length: I64, stop: I64 | int) -> None:
+    # The last frames would read behind the end of their source, or write over bytes behind the last frame: by slices.
+    longest, end = int(length.max()), int(to[-1] + length[-1])
+    fits = (at + longest <= stop) & (to + longest <= end)
     last = int(np.flatnonzero(fits)[-1]) + 1 if fits.any() else 0
     into, out_of = (_items(target, longest), _items(source, longest)) if last else (None, None)
     step = max(8, STEP_BYTES // max(longest, 1))

@@ -1,9 +1,11 @@
-"""The index of DALI's WebDataset reader (fn.readers.webdataset, index_paths), version 1.2.
+"""The index of DALI's WebDataset reader (fn.readers.webdataset, index_paths), version 1.2 or 1.1.
 
 docs/exports/dali-wds.md has the traps.
 
     v1.2 <samples>
     <ext> <offset> <size> <name>[ <ext> <offset> <size> <name>]...     one line a sample
+
+Version 1.1 is the same without the names. The manifest's options say which is written.
 
 DALI reads the tokens with C++'s >>, so none may hold white space. It uses the names in messages only: white
 space and control bytes in them are written as '_'.
@@ -28,6 +30,9 @@ from .names import without_tar
 _WHITE = b" \t\n\v\f\r"
 # byte -> byte of the name token
 _TOKEN = np.array([95 if byte <= 32 or byte == 127 else byte for byte in range(256)], np.uint8)
+VERSIONS = ("1.2", "1.1")
+# of the manifest's options
+OPTION = "dali_idx_version"
 _NO_PLACE = -1  # part_offset of a sparse member
 
 
@@ -39,10 +44,13 @@ def names(manifest: Manifest) -> list[str]:
 def files(manifest: Manifest, open_index: OpenIndex, warn: Warn, to_shards: str) -> Iterator[File]:
     """See Export. Raises DataError for an extension with white space and for a sparse member."""
     changed = [0]
+    version = manifest.options.get(OPTION, VERSIONS[0])
+    if version not in VERSIONS:
+        raise DataError(f"the manifest's options say {OPTION} {version!r}", why=f"known are {', '.join(VERSIONS)}")
     odd: set[bytes] = set()
     filled = [receipt for receipt in manifest.shards if receipt.samples]
     for receipt, name in zip(filled, names(manifest), strict=True):
-        yield name, _index(receipt, open_index, changed, odd)
+        yield name, _index(receipt, open_index, version, changed, odd)
     if changed[0]:
         warn(
             f"white space or control bytes in {changed[0]:,} member names are written as '_' in DALI's "
@@ -60,7 +68,9 @@ def files(manifest: Manifest, open_index: OpenIndex, warn: Warn, to_shards: str)
             warn(f"{name} has no samples, so DALI has no index of it: leave it out of the paths for DALI")
 
 
-def _index(receipt: Receipt, open_index: OpenIndex, changed: list[int], odd: set[bytes]) -> Iterator[bytes]:
+def _index(
+    receipt: Receipt, open_index: OpenIndex, version: str, changed: list[int], odd: set[bytes]
+) -> Iterator[bytes]:
     """The pieces of one index; counts changed names and collects extensions with upper-case letters."""
     with open_index(receipt) as index:
         keys = index.keys()
@@ -70,23 +80,29 @@ def _index(receipt: Receipt, open_index: OpenIndex, changed: list[int], odd: set
         offset, size = index.column("part_offset"), index.column("part_size")
     _check(receipt, index, keys, end, code, offset)
     odd.update(index.exts[k] for k in np.unique(code).tolist() if index.exts[k] != index.exts[k].lower())
-    yield f"v1.2 {receipt.samples}\n".encode("ascii")
+    yield f"v{version} {receipt.samples}\n".encode("ascii")
+    named = version == "1.2"
     first = np.concatenate([np.zeros(1, np.int64), end])
     ext = padded(Ragged.of(ext + b" " for ext in index.exts))
+    ends = padded(Ragged.of([b" ", b"\n"]))
     # behind a key: its part's extension and a blank, or the end of the line
     tail = padded(Ragged.of(b"." + _token(ext) + last for last in (b" ", b"\n") for ext in index.exts))
     dirty_ext = np.array([_token(ext) != ext for ext in index.exts], bool)
     for lo, hi in windows(receipt.samples, STEP):
         a, b = int(first[lo]), int(first[hi])
+        last = np.zeros(b - a, np.int64)
+        last[first[lo + 1 : hi + 1] - a - 1] = 1
+        if not named:
+            sizes = decimals(size[a:b])
+            yield lines(ext[code[a:b]], decimals(offset[a:b], b" "), sizes, ends[last])
+            continue
         rows = np.repeat(np.arange(hi - lo), np.diff(first[lo : hi + 1]))  # [parts] sample of the window
         window = Ragged(keys.data[keys.first[lo] : keys.first[hi]], keys.first[lo : hi + 1] - keys.first[lo])
         clean = Ragged(_TOKEN[window.data], window.first)
         changed[0] += int((_dirty(window, clean)[rows] | dirty_ext[code[a:b]]).sum())
-        last = np.zeros(b - a, np.int64)
-        last[first[lo + 1 : hi + 1] - a - 1] = len(index.exts)
         yield lines(
             ext[code[a:b]], decimals(offset[a:b], b" "), decimals(size[a:b], b" "),
-            padded(clean)[rows], tail[code[a:b] + last],
+            padded(clean)[rows], tail[code[a:b] + last * len(index.exts)],
         )  # fmt: skip
 
 

@@ -16,6 +16,10 @@ Warn = Callable[[str], None]
 File = tuple[str, Iterable[bytes]]
 
 
+def anything(manifest: Manifest) -> None:
+    """The check of an export that exists for every manifest of its formats."""
+
+
 @dataclass(frozen=True)
 class Export:
     """One kind of index file.
@@ -26,9 +30,12 @@ class Export:
     files    (manifest, open_index, warn, to_shards) -> the files one after the other; the pieces of one are
              taken before the next is asked for. `to_shards` leads from the folder of the export to that of
              the manifest: '' or ending in '/'
+    check    raises the DataError that `files` would raise and that the manifest alone shows: called before the first
+             byte moves, with receipts that have no digests yet
     """
 
     formats: tuple[str, ...]
     digests: tuple[str, ...]
     names: Callable[[Manifest], list[str]]
     files: Callable[[Manifest, OpenIndex, Warn, str], Iterator[File]]
+    check: Callable[[Manifest], None] = anything

@@ -8,7 +8,9 @@ from ....base.errors import DataError, printable
 from ....layout.index import Runs
 from ....layout.rules import Rules
 from ...blocks import Blocks
+from ...packed import Packed
 from ...scanned import Findings, Scanned
+from . import vector
 from .events import DAMAGE, FILE, FOUND, LINK, OTHER, SPARSE, Damage
 from .group import Columns, Samples
 from .names import PLAIN, ignored_as, split, strip_dot_slash, unsafe
@@ -56,6 +58,11 @@ class _Scan:
             if blocks.size == 0:
                 self._empty()
                 return self._scanned(0)
+            # what is decoded on the way is not read twice
+            found = None if isinstance(self.path, Packed) else vector.columns(blocks, self.rules)
+            if found is not None:
+                columns, labels, end = found
+                return self._scanned(end, columns, labels or self._labels(blocks, columns))
             walk = Walk(blocks, self.rules)
             self._read(walk)
             self.samples.finish()
@@ -63,10 +70,7 @@ class _Scan:
             columns = self.samples.columns()
             self.findings.warnings.extend(walk.warnings)
             self._sum_up()
-            labels = None
-            if self.rules.label is not None:
-                labels = _labels(blocks, columns, self.rules.label.encode("utf-8", "surrogateescape"))
-            return self._scanned(walk.end, columns, labels)
+            return self._scanned(walk.end, columns, self._labels(blocks, columns))
 
     def _read(self, walk: Walk) -> None:
         add, targets, match = self.samples.add, self.targets, PLAIN.fullmatch
@@ -255,6 +259,11 @@ class _Scan:
                 f"{printable(self.name)}: {samples.repeats:,} duplicate members left out, "
                 f"the {self.rules.on_duplicate} kept: {listed}"
             )
+
+    def _labels(self, blocks: Blocks, columns: Columns) -> list[bytes | None] | None:
+        if self.rules.label is None:
+            return None
+        return _labels(blocks, columns, self.rules.label.encode("utf-8", "surrogateescape"))
 
     def _scanned(
         self, end: int, columns: Columns | None = None, labels: list[bytes | None] | None = None
