@@ -47,6 +47,8 @@ def columns_bytes(index: Index, layout: Layout, stored: int) -> int:
         total += 4 * layout.samples
     if index.kind is not None:
         total += 9 * len(index.size)
+    if index.kind is not None or index.records:  # columns of a conversion stand beside those of the scan
+        total += 24 * len(index.size)
     return total
 
 
@@ -64,6 +66,10 @@ LARGE = 1 << 20
 EXTENT = 256 << 10
 # Sources below this size are nothing to be clever about.
 LITTLE = 32 << 20
+
+
+def _rows_a_part(index: Index, layout: Layout) -> int:
+    return _SCRATCH_A_FEATURE + _ROWS_A_PART["tfrecord"] if index.records else _ROWS_A_PART[layout.format]
 
 
 def _mean_part(index: Index, layout: Layout) -> int:
@@ -92,7 +98,7 @@ def bucket_budget(index: Index, layout: Layout, memory: int) -> int:
     """Frames that a process of the bucket engine may hold at a time, in `memory` bytes: it needs room for them twice,
     and for their rows."""
     mean = _mean_part(index, layout)
-    most = (memory - (2 << 20)) * mean // (2 * mean + _ROWS_A_PART[layout.format] + mean // 4 + 1)
+    most = (memory - (2 << 20)) * mean // (2 * mean + _rows_a_part(index, layout) + mean // 4 + 1)
     # A block has an extent for every bucket, of budget^2 / data bytes. More than it takes to make those as long as one
     # read is worth gains nothing, and fresh memory is dear.
     enough = max(16 << 20, math.isqrt(int(layout.shard_bytes.sum()) * EXTENT))
@@ -104,7 +110,7 @@ def bucket_cost(index: Index, layout: Layout, *, held: int, jobs: int, budget: i
     written = int(layout.shard_bytes.sum())
     parts = min(len(index.size), budget // _mean_part(index, layout) + 1)
     blocks = written // budget + len(index.sources)
-    process = min(2 * budget + budget // 4, 2 * written) + buffers + parts * _ROWS_A_PART[layout.format]
+    process = min(2 * budget + budget // 4, 2 * written) + buffers + parts * _rows_a_part(index, layout)
     between = int(buckets_at_once(written // budget + layout.shards, budget) > 1)
     return Cost(
         engine="bucket", passes=2 + between, read_bytes=_read(index), written_bytes=written,

@@ -37,6 +37,8 @@ def with_fields(index: Index, names: Sequence[bytes | None], *, by_name: bool) -
         ext_of.append(ext[kept].astype(np.uint32))
     np.cumsum(first, out=first)
     parts, ext = np.concatenate(parts_of), np.concatenate(ext_of)
+    if len(parts) == len(index.size) and not by_name:
+        return replace(index, exts=exts, ext=ext)
     return replace(
         index, first=first, exts=exts, ext=ext,
         offset=index.offset.take(parts), head=index.head.take(parts), size=index.size.take(parts),
