@@ -1,6 +1,6 @@
 """The scan of an archive of many small ordinary members, thousands of headers at a time.
 
-Python needs some 4 us a member to read a header, split its name and append to columns; numpy does each of these steps
+Python needs some 3 us a member to read a header, split its name and append to columns; numpy does each of these steps
 for all headers of a batch at once. Only the ordinary is understood here. Whatever is not - an extension header, a
 link, an odd name, a case for a policy, damage - ends this scan without a word, and the plain one begins from byte 0:
 so messages and policies have one place, and the answer is that of the plain scan for any bytes. See docs/engines.md.
