@@ -364,6 +364,9 @@ def _finish_replacing(folder: bytes, journal: Journal) -> None:
     fsync_folder(folder)
     for name in facts["replaces"]:
         remove(os.path.join(folder, name.encode()))
+    # else the folder of an export that is no longer asked for would stay, and some readers look for it
+    for inner in {os.path.dirname(name) for name in facts["replaces"]} - {""}:
+        _remove_empty(os.path.join(folder, inner.encode()))
     fsync_folder(folder)
     journal.write_run({**facts, "replaces": []})
 

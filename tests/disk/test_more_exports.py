@@ -5,9 +5,11 @@ import json
 import struct
 
 import pytest
+from click.testing import CliRunner
 
 from shardtool.base.errors import DataError, StateError, UsageError
 from shardtool.base.reporting import Reporter
+from shardtool.cli.main import cli
 from shardtool.disk.exports import tfds
 from shardtool.disk.exports.energon import part_of
 from shardtool.disk.exports.hf import dtype_of
@@ -91,6 +93,35 @@ def test_an_empty_shard_is_left_out_of_energon(tmp_path):
 )  # fmt: skip
 def test_the_part_of_a_shard(name, part):
     assert part_of(name) == part
+
+
+def test_a_later_repack_without_the_export_leaves_nothing_of_it(tmp_path):
+    sorted_tars(tmp_path / "in")
+    for exports in (("energon",), ()):
+        options = RepackOptions(shards=2, exports=exports, overwrite=True, jobs=1)
+        repack([str(tmp_path / "in")], str(tmp_path / "out"), options)
+        assert (tmp_path / "out/.nv-meta").exists() == bool(exports)
+    assert not verify([str(tmp_path / "out")]).findings
+
+
+@pytest.mark.parametrize("kind", ["energon", "hf"])
+def test_a_name_that_an_export_cannot_have_is_refused_before_the_copy(kind, tmp_path):
+    sorted_tars(tmp_path / "in")
+    options = RepackOptions(shards=2, exports=(kind,), name={"energon": "a{b}", "hf": "a*b"}[kind], jobs=1)
+    with pytest.raises(DataError):
+        repack([str(tmp_path / "in")], str(tmp_path / "out"), options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_takes_the_version(tmp_path):
+    sorted_tars(tmp_path / "in")
+    words = ["repack", str(tmp_path / "in"), "-o", str(tmp_path / "out"), "--export", "dali", "-q"]
+    assert CliRunner().invoke(cli, [*words, "--dali-idx-version", "1.1"]).exit_code == 0
+    assert (tmp_path / "out/shard-000000.idx").read_bytes().startswith(b"v1.1 60\n")
+    words = ["manifest", str(tmp_path / "out/manifest.json"), "--export", "dali", "-q", "-o", str(tmp_path / "other")]
+    assert CliRunner().invoke(cli, [*words, "--dali-idx-version", "1.2"]).exit_code == 0
+    assert (tmp_path / "other/shard-000000.idx").read_bytes().startswith(b"v1.2 60\n")
+    assert not verify([str(tmp_path / "out")]).findings
 
 
 # -- TFDS ----------------------------------------------------------------------------------------------------------

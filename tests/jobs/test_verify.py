@@ -470,7 +470,7 @@ def test_formats_must_agree(outputs):
 
 
 def test_unknown_and_unfitting_readers(outputs):
-    with pytest.raises(UsageError, match="is none of"):
+    with pytest.raises(UsageError, match="none of dali, datasets, tensorflow, tfrecord, webdataset, wids"):
         check(outputs["tar"][1], readers=("tensorflow1",))
     with pytest.raises(UsageError, match="no --reader of tfrecord reads tar"):
         check(outputs["tar"][1], readers=("tfrecord",))
