@@ -21,6 +21,7 @@ from types import ModuleType, TracebackType
 from typing import Protocol
 
 from ..base.errors import DataError, HostError
+from .files import named
 
 # Bytes given to a decoder at a time; a member begins with few, so that a row of small members costs no copies.
 INPUT, FIRST = 1 << 18, 1 << 12
@@ -320,7 +321,10 @@ class Decoder:
     def _need(self, count: int) -> bool:
         """Whether `count` bytes are left; they are in the buffer then."""
         while len(self._data) - self._pos < count:
-            more = os.read(self._fd, INPUT)
+            try:
+                more = os.read(self._fd, INPUT)
+            except OSError as error:
+                raise named(error, self._fd) from None
             if not more:
                 return False
             self._base += self._pos

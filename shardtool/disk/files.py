@@ -7,18 +7,55 @@ fsync the folder. This module is the seam for stores other than a local disk.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ..base.errors import HostError
+
+
+def path_of(fd: int) -> bytes | None:
+    """The file behind a descriptor, where the system tells."""
+    try:
+        if hasattr(fcntl, "F_GETPATH"):  # macOS
+            return fcntl.fcntl(fd, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0")
+        return os.readlink(b"/proc/self/fd/%d" % fd)
+    except OSError:
+        return None
+
+
+def named(error: OSError, file: bytes | int) -> OSError:
+    """The same error, with a file's name if it had none: calls on descriptors do not know their file.
+
+    file  its path, or a descriptor that is open
+    """
+    if error.filename is None:
+        error.filename = path_of(file) if isinstance(file, int) else file
+    return error
+
+
+@contextlib.contextmanager
+def naming(file: bytes | int) -> Iterator[None]:
+    """An OSError raised inside that names no file gets this one: a path, or a descriptor that is open."""
+    try:
+        yield
+    except OSError as error:
+        named(error, file)
+        raise
+
+
+def sync(fd: int) -> None:
+    """fsync; an error names the file."""
+    with naming(fd):
+        os.fsync(fd)
 
 
 def fsync_folder(path: bytes) -> None:
     """Make a rename in this folder survive a power loss."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(fd)
+        sync(fd)
     finally:
         os.close(fd)
 
@@ -35,14 +72,15 @@ def create(path: bytes, mode: int = 0o666, flags: int = 0) -> int:
 
 
 def write_all(fd: int, data: memoryview | bytes, offset: int | None = None) -> None:
-    """All of `data`, at `offset` or at the descriptor's position."""
+    """All of `data`, at `offset` or at the descriptor's position. An OSError names the file."""
     view = memoryview(data)
     done = 0
-    while done < len(view):
-        if offset is None:
-            done += os.write(fd, view[done:])
-        else:
-            done += os.pwrite(fd, view[done:], offset + done)
+    with naming(fd):
+        while done < len(view):
+            if offset is None:
+                done += os.write(fd, view[done:])
+            else:
+                done += os.pwrite(fd, view[done:], offset + done)
 
 
 def publish(temporary: bytes, final: bytes, chunks: Iterable[bytes]) -> int:
@@ -53,7 +91,7 @@ def publish(temporary: bytes, final: bytes, chunks: Iterable[bytes]) -> int:
         for chunk in chunks:
             write_all(fd, chunk)
             size += len(chunk)
-        os.fsync(fd)
+        sync(fd)
     finally:
         os.close(fd)
     rename(temporary, final)

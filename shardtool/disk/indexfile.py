@@ -21,7 +21,7 @@ import xxhash
 from ..base.errors import DataError
 from ..base.ragged import Ragged
 from ..layout.manifest import decode_name, encode_name
-from .files import create, rename, write_all
+from .files import create, naming, rename, sync, write_all
 
 MAGIC = b"SHTLIDX1"
 ALIGN = 64
@@ -54,7 +54,8 @@ class IndexWriter:
         self._fd = create(temporary)
         head = MAGIC + reserved.to_bytes(8, "little") + text.encode("ascii")
         write_all(self._fd, head, 0)
-        os.ftruncate(self._fd, self._end)
+        with naming(temporary):
+            os.ftruncate(self._fd, self._end)
 
     def put(self, name: str, first: int, values: npt.NDArray[Any]) -> None:
         """values are elements first, first+1, ... of the column."""
@@ -66,7 +67,7 @@ class IndexWriter:
         """Add the trailer, sync, rename."""
         digest = _digest(self._fd, self._end)
         write_all(self._fd, digest, self._end)
-        os.fsync(self._fd)
+        sync(self._fd)
         self.close()
         rename(self._temporary, final)
 

@@ -11,6 +11,7 @@ from ...base.errors import DataError
 from ...layout.index import Index
 from ...layout.keys import OutputKeys
 from ...layout.layout import Layout
+from ..files import named
 
 
 @dataclass(frozen=True)
@@ -97,15 +98,22 @@ class SourceFiles:
 
     def read_into(self, number: int, target: memoryview, offset: int) -> None:
         """Fill `target` from source `number` at `offset`."""
-        got = os.preadv(self.fd(number), [target], offset)
+        got = self._read(number, target, offset)
         while got < len(target):
-            more = os.preadv(self.fd(number), [target[got:]], offset + got)
+            more = self._read(number, target[got:], offset + got)
             if not more:
                 raise DataError(
                     "the input became shorter during the run", file=self._files[number].name, offset=offset + got,
                     remedy="keep the input unchanged, then start again with --overwrite",
                 )  # fmt: skip
             got += more
+
+    def _read(self, number: int, target: memoryview, offset: int) -> int:
+        fd = self.fd(number)
+        try:
+            return os.preadv(fd, [target], offset)
+        except OSError as error:
+            raise named(error, self._files[number].path) from None
 
     def close(self) -> None:
         """Give all descriptors back."""
