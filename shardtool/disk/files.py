@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
 
 from ..base.errors import HostError
@@ -83,6 +84,12 @@ def write_all(fd: int, data: memoryview | bytes, offset: int | None = None) -> N
                 done += os.pwrite(fd, view[done:], offset + done)
 
 
+def read_at(fd: int, count: int, offset: int) -> bytes:
+    """At most `count` bytes from `offset`. An OSError names the file."""
+    with naming(fd):
+        return os.pread(fd, count, offset)
+
+
 def publish(temporary: bytes, final: bytes, chunks: Iterable[bytes]) -> int:
     """Write `chunks` as the file `final`; returns its size."""
     fd = create(temporary)
@@ -100,11 +107,20 @@ def publish(temporary: bytes, final: bytes, chunks: Iterable[bytes]) -> int:
 
 def read_small(path: bytes, most: int = 1 << 30) -> bytes:
     """A whole file of at most `most` bytes."""
-    with open(path, "rb") as file:
+    with open(path, "rb") as file, naming(path):
         data = file.read(most + 1)
     if len(data) > most:
         raise HostError(f"the file is larger than {most:,} bytes", file=path)
     return data
+
+
+def is_file(path: bytes | str) -> bool:
+    """Whether a file is there. Unlike os.path.isfile it says "no" only when the system says so: a disk that cannot
+    be read raises OSError."""
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def remove(path: bytes) -> None:

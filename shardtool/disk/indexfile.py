@@ -21,7 +21,7 @@ import xxhash
 from ..base.errors import DataError
 from ..base.ragged import Ragged
 from ..layout.manifest import decode_name, encode_name
-from .files import create, naming, rename, sync, write_all
+from .files import create, named, naming, read_at, rename, sync, write_all
 
 MAGIC = b"SHTLIDX1"
 ALIGN = 64
@@ -95,14 +95,14 @@ class ShardIndex:
 
     def _open(self, shard: str, check: bool) -> None:
         size = os.fstat(self._fd).st_size
-        head = os.pread(self._fd, 16, 0)
+        head = read_at(self._fd, 16, 0)
         length = int.from_bytes(head[8:16], "little")
         if head[:8] != MAGIC or 16 + length + TRAILER > size:
             raise self._damage("it does not begin as an index file, or is cut short", 0)
-        if check and _digest(self._fd, size - TRAILER) != os.pread(self._fd, TRAILER, size - TRAILER):
+        if check and _digest(self._fd, size - TRAILER) != read_at(self._fd, TRAILER, size - TRAILER):
             raise self._damage("its checksum is wrong", size - TRAILER)
         try:
-            facts = json.loads(os.pread(self._fd, length, 16))
+            facts = json.loads(read_at(self._fd, length, 16))
             self.exts = tuple(decode_name(e) for e in facts["exts"])
             self._columns = {
                 str(name): (np.dtype(dtype), int(count), int(offset))
@@ -139,7 +139,10 @@ class ShardIndex:
         data = bytearray(count * dtype.itemsize)
         view, done = memoryview(data), 0
         while done < len(view):
-            got = os.preadv(self._fd, [view[done:]], offset + done)
+            try:
+                got = os.preadv(self._fd, [view[done:]], offset + done)
+            except OSError as error:
+                raise named(error, self._path) from None
             if not got:
                 raise self._damage(f"column {name!r} is cut short", offset + done)
             done += got
@@ -172,5 +175,5 @@ def _align(at: int) -> int:
 def _digest(fd: int, size: int) -> bytes:
     state = xxhash.xxh3_128()
     for lo in range(0, size, STEP):
-        state.update(os.pread(fd, min(STEP, size - lo), lo))
+        state.update(read_at(fd, min(STEP, size - lo), lo))
     return state.digest()

@@ -20,6 +20,7 @@ from ..layout.rules import Rules
 from . import decode
 from .arguments import Path, expand, unreachable
 from .claims import check_sets, claims, format_of_name, is_junk, is_junk_folder, worth_opening
+from .files import is_file, read_at
 from .formats import sniff
 from .patterns import host, join, tree
 from .scanned import Findings
@@ -267,7 +268,7 @@ def _collect_manifest(path: bytes, shards: list[bytes], into: _Collected) -> Non
         shard = join(folder, name)
         if name.startswith(b"/") or b".." in name.split(b"/"):
             raise DataError("the manifest names a shard outside its folder", file=path, member=name)
-        if not os.path.isfile(shard):
+        if not is_file(shard):
             raise DataError(
                 "a shard that the manifest lists is missing", file=shard, why=f"listed in {printable(path)}",
                 remedy="put the shard back, or name the shards themselves",
@@ -365,7 +366,7 @@ def _examine(path: bytes, *, linked: bool, explicit: bool) -> _Found:
         number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             status = os.fstat(number)
-            head = os.pread(number, HEAD, 0) if status.st_size else b""
+            head = read_at(number, HEAD, 0) if status.st_size else b""
         finally:
             os.close(number)
     found = _Found(

@@ -22,7 +22,7 @@ from ..base.units import show_size
 from ..disk.engines import ENGINES
 from ..disk.engines.job import CopyJob, SourceFile
 from ..disk.exports import EXPORTS
-from ..disk.files import fsync_folder, publish, remove
+from ..disk.files import fsync_folder, is_file, publish, remove
 from ..disk.journal import FOLDER, Journal
 from ..disk.runners import run_tasks
 from ..disk.shardindex import FOLDER as INDEX_FOLDER
@@ -259,7 +259,7 @@ def _finished(folder: bytes, inputs: Inputs, options: RepackOptions) -> Manifest
         return None
     for receipt in manifest.shards:
         path = os.path.join(folder, receipt.name.encode())
-        if not os.path.exists(path) or os.stat(path).st_size != receipt.bytes:
+        if not is_file(path) or os.stat(path).st_size != receipt.bytes:
             raise StateError(
                 "a shard that the manifest lists is missing or has another size", file=path,
                 remedy="write everything again with --overwrite",

@@ -250,7 +250,8 @@ def test_every_class_goes_to_every_shard(case_input, tmp_path):
     tails, outputs = [], set()
     for seed in range(20):
         out = tmp_path / str(seed)
-        assert shardtool("repack", case_input, "-o", out, "--shards", "8", "--seed", str(seed), "--jobs", "1").status == 0
+        command = ["repack", case_input, "-o", out, "--shards", "8", "--seed", str(seed), "--jobs", "1"]
+        assert shardtool(*command).status == 0
         tables = [[int(fields["cls"]) for _, fields in judge.samples_of_tar(path)] for path in judge.shards(out)]
         assert [len(labels) for labels in tables] == [50] * 8
         expected = 50 * 40 / 400
