@@ -16,8 +16,8 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from tests.makers import sorted_tars, sorted_tfrecords  # noqa: E402
-from tests.runner import shardtool  # noqa: E402
+from tests.makers import sorted_tars, sorted_tfrecords
+from tests.runner import shardtool
 
 EXPORTS = {"tar": "dali-wds,wids,webdataset", "tfrecord": "dali-tfrecord,tfrecord"}
 

@@ -99,9 +99,10 @@ def main():
                 assert digests(out) == reference, "the rerun gave other bytes"
                 assert states(sources) == before, "the input changed"
             total += kills
-            print(f"{', '.join(s.name for s in sources)}: {kills} kills survived, a run takes {lasts:.1f} s", flush=True)
+            names = ", ".join(source.name for source in sources)
+            print(f"{names}: {kills} kills survived, a run takes {lasts:.1f} s", flush=True)
             shutil.rmtree(work / "reference")
-        print(f"{total} kills survived; {resumed} reruns went on with finished shards; {early} runs ended before the kill")
+        print(f"{total} kills survived; {resumed} reruns kept finished shards; {early} runs ended before the kill")
 
 
 if __name__ == "__main__":

@@ -582,7 +582,7 @@ def side_indexes(one: Input) -> list[bytes]:
     if _SHARD_ENDING.search(one.path):
         stems.append(_SHARD_ENDING.sub(b"", one.path))
     endings = (b".idx", b".index", b".tfindex")
-    return [path for stem in stems for path in (stem + ending for ending in endings) if os.path.isfile(path)]
+    return [path for stem in stems for path in (stem + ending for ending in endings) if is_file(path)]
 
 
 def check_apart(out: str | bytes, inputs: Inputs) -> None:
