@@ -33,6 +33,7 @@ from ..layout.cost import Cost
 from ..layout.keys import NONE
 from ..layout.layout import shard_names
 from ..layout.manifest import Manifest, Receipt
+from ..layout.output_traps import output_traps, sentences
 from ..version import VERSION
 from . import state
 from .export import resolve_exports, write_exports
@@ -163,7 +164,8 @@ def _prepared(
         scan.index, options.limits, format=options.format, seed=options.seed, order=options.order,
         keys=options.keys, strict=options.strict, jobs=options.jobs, memory=options.memory,
     )  # fmt: skip
-    for text in laid_out.warnings:
+    stumbled = sentences(output_traps(scan.index, laid_out.keys, laid_out.layout), options.exports)
+    for text in (*laid_out.warnings, *stumbled):
         reporter.warn(text)
     names = shard_names(options.name, options.format, laid_out.layout.shards)
     return _Plan(scan, laid_out, names, options), seconds
