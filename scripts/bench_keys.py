@@ -50,14 +50,15 @@ def main():
     for _ in keys_of(options.keys):
         pass
     making = time.process_time() - begun
+    print(f"(a pass of the benchmark to make keys: {making:.1f} s)")
     for what, twice in (("all different", None), ("the last one a repeat", options.keys - 1)):
         begun = time.process_time()
         found = check_keys(lambda twice=twice: keys_of(options.keys, twice), options.memory, options.folder.encode())
         taken = time.process_time() - begun
         assert (found.repeated is None) == (twice is None) and not found.case_collisions
         assert twice is None or found.repeated == (0, twice)
-        print(f"{options.keys:,} keys, {what}: {taken:.1f} s of processor time ({making:.1f} s of them to make a pass of keys), "
-              f"peak {show_size(peak() - base)} of {show_size(options.memory)}", flush=True)  # fmt: skip
+        above = f"{show_size(peak() - base)} of {show_size(options.memory)}"
+        print(f"{options.keys:,} keys, {what}: {taken:.1f} s of processor time, peak {above}", flush=True)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     arguments.add_argument("sources", nargs="*", type=pathlib.Path, metavar="SRC")
     arguments.add_argument("--kills", type=int, default=200, metavar="N", help="[200]")
-    arguments.add_argument("--shards", default="24", metavar="N")
+    arguments.add_argument("--shards", default="100", metavar="N")
     arguments.add_argument("--option", action="append", default=[], help="further options of repack")
     options = arguments.parse_args()
     moments = random.Random(1)
@@ -73,16 +73,22 @@ def main():
             before = states(sources)
             begun = time.monotonic()
             whole = start(work / "reference")
+            while not (work / "reference" / ".shardtool").exists() and whole.poll() is None:
+                time.sleep(0.002)
+            working = time.monotonic()
             message = whole.communicate()[1]
             assert whole.returncode == 0, message
-            lasts = time.monotonic() - begun
+            lasts, busy = time.monotonic() - begun, time.monotonic() - working
             reference = digests(work / "reference")
             kills = 0
             while kills < options.kills // len(groups):
                 shutil.rmtree(out, ignore_errors=True)
                 for _ in range(moments.choice((1, 1, 1, 2, 4))):
                     run = start(out)
-                    time.sleep(moments.uniform(0.05, 1.0) * lasts)
+                    # The start of the interpreter is half of it: most kills come after it.
+                    while moments.random() > 0.001 and not (out / ".shardtool").exists() and run.poll() is None:
+                        time.sleep(0.002)
+                    time.sleep(moments.random() * busy)
                     run.send_signal(signal.SIGKILL)
                     run.communicate()
                     if run.returncode != -signal.SIGKILL:

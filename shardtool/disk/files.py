@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 
 from ..base.errors import HostError
 
+_PIECE = 1 << 20
+
 
 def path_of(fd: int) -> bytes | None:
     """The file behind a descriptor, where the system tells."""
@@ -107,11 +109,15 @@ def publish(temporary: bytes, final: bytes, chunks: Iterable[bytes]) -> int:
 
 def read_small(path: bytes, most: int = 1 << 30) -> bytes:
     """A whole file of at most `most` bytes."""
-    with open(path, "rb") as file, naming(path):
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise HostError(f"the file is larger than {most:,} bytes", file=path)
-    return data
+    pieces, size = [], 0
+    # Unbuffered and in pieces: one large `read` would allocate all that is asked for, however small the file is.
+    with open(path, "rb", buffering=0) as file, naming(path):
+        while piece := file.read(_PIECE):
+            pieces.append(piece)
+            size += len(piece)
+            if size > most:
+                raise HostError(f"the file is larger than {most:,} bytes", file=path)
+    return b"".join(pieces)
 
 
 def is_file(path: bytes | str) -> bool:

@@ -109,9 +109,11 @@ class ShardIndex:
                 for name, dtype, count, offset in facts["columns"]
             }
             named = facts["shard"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise self._damage(f"its header cannot be read: {error}", 16) from None
         for name, (dtype, count, offset) in self._columns.items():
+            if dtype.kind not in "iu":
+                raise self._damage(f"column {name!r} is of type {dtype.str!r}: no whole numbers", 16)
             if count < 0 or offset < 16 + length or offset + count * dtype.itemsize > size - TRAILER:
                 raise self._damage(f"column {name!r} lies outside the file", offset)
         if named != shard:

@@ -592,7 +592,9 @@ class _Listed(_Work):
 
 def _inside(name: str) -> bool:
     """Whether a name of the manifest stays in its folder."""
-    return bool(name) and not name.startswith("/") and ".." not in name.split("/") and "\0" not in name
+    # What is longer no system takes for a name; asking for it would be an error of the host.
+    short = len(name) < 4096 and all(len(os.fsencode(part)) < 256 for part in name.split("/"))
+    return bool(name) and short and not name.startswith("/") and ".." not in name.split("/") and "\0" not in name
 
 
 def _first_difference(path: bytes, pieces: Iterable[bytes]) -> int | None:
