@@ -509,8 +509,8 @@ def _no_shard_inside(one: _Found, kind: str | None) -> DataError:
     head = one.unknown or b""
     why = "what one decompression gives is looked at" if sniff.compression_of(head) else None
     return DataError(
-        f"what this {one.compression} data holds is {sniff.not_a(_WORDS[kind], head)}", file=one.path, offset=0, why=why,
-        remedy="decompress it and give the result, leave it out of SRC, or give --on-corrupt skip",
+        f"what this {one.compression} data holds is {sniff.not_a(_WORDS[kind], head)}", file=one.path, offset=0,
+        why=why, remedy="decompress it and give the result, leave it out of SRC, or give --on-corrupt skip",
     )  # fmt: skip
 
 
