@@ -86,6 +86,13 @@ def main(argv: list[str] | None = None) -> NoReturn:
     except BrokenPipeError:
         # The reader of our output has gone; say nothing more and let the interpreter close quietly.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except OSError as error:
+        # Where the report was to go takes no more: a full disk behind `> report.txt`.
+        _say(f"Error: the report could not be written: {error.strerror}")
+        status = status or HostError.status
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)  # what is left in the buffers must not fail again when the interpreter ends
     sys.exit(status)
 
 

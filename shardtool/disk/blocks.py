@@ -10,6 +10,7 @@ import os
 from types import TracebackType
 
 from ..base.errors import DataError
+from .files import named
 from .packed import DecodedFile, Packed
 
 
@@ -90,7 +91,10 @@ class _PlainFile:
     def read_into(self, target: memoryview, offset: int) -> None:
         done = 0
         while done < len(target):
-            got = os.preadv(self._fd, [target[done:]], offset + done)
+            try:
+                got = os.preadv(self._fd, [target[done:]], offset + done)
+            except OSError as error:
+                raise named(error, self._fd) from None
             if not got:
                 raise DataError(
                     "the file became shorter while it was read",

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..layout.index import I64, Column
-from .files import write_all
+from .files import named, write_all
 
 # Elements of a file column that `take` reads at a time.
 SWEEP = 1 << 18
@@ -80,7 +80,10 @@ class FileColumn:
         view, done = made.view(np.uint8).data, 0
         start = self._offset + lo * self._stored.itemsize
         while done < len(view):
-            got = os.preadv(self._file.fd, [view[done:]], start + done)
+            try:
+                got = os.preadv(self._file.fd, [view[done:]], start + done)
+            except OSError as error:
+                raise named(error, self._file.fd) from None
             if not got:
                 raise EOFError("a column's temporary file is cut short")
             done += got

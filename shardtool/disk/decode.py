@@ -21,6 +21,7 @@ from types import ModuleType, TracebackType
 from typing import Protocol
 
 from ..base.errors import DataError, HostError
+from .files import named, read_at
 
 # Bytes given to a decoder at a time; a member begins with few, so that a row of small members costs no copies.
 INPUT, FIRST = 1 << 18, 1 << 12
@@ -320,7 +321,10 @@ class Decoder:
     def _need(self, count: int) -> bool:
         """Whether `count` bytes are left; they are in the buffer then."""
         while len(self._data) - self._pos < count:
-            more = os.read(self._fd, INPUT)
+            try:
+                more = os.read(self._fd, INPUT)
+            except OSError as error:
+                raise named(error, self._fd) from None
             if not more:
                 return False
             self._base += self._pos
@@ -469,11 +473,12 @@ def known_size(path: bytes, kind: str, size: int) -> int:
     """
     with open(path, "rb", buffering=0) as file:
         if kind == "gzip" and size >= 18:
-            stored = int.from_bytes(os.pread(file.fileno(), 4, size - 4), "little")
+            stored = int.from_bytes(read_at(file.fileno(), 4, size - 4), "little")
             return stored if stored <= 1032 * size else 0  # deflate cannot do better
         if kind == "zstd":
+            head = read_at(file.fileno(), 18, 0)
             try:
-                info = zstd().get_frame_info(os.pread(file.fileno(), 18, 0))
+                info = zstd().get_frame_info(head)
             except Exception:  # a skippable frame, or no header: the decoder will say
                 return 0
             return int(info.decompressed_size or 0)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import xxhash
 
+from .files import naming
+
 if TYPE_CHECKING:
     from .engines.job import SourceFile
 
@@ -44,7 +46,7 @@ def digest_file(file: SourceFile, algorithms: tuple[str, ...], advance: Advance)
     digests = new_digests(algorithms)
     buffer = bytearray(PIECE)
     view = memoryview(buffer)
-    with open(file.path, "rb", buffering=0) as opened:
+    with open(file.path, "rb", buffering=0) as opened, naming(file.path):
         file.check(os.fstat(opened.fileno()))
         while count := opened.readinto(view):
             for digest in digests.values():

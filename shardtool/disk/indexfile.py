@@ -21,7 +21,7 @@ import xxhash
 from ..base.errors import DataError
 from ..base.ragged import Ragged
 from ..layout.manifest import decode_name, encode_name
-from .files import create, rename, write_all
+from .files import create, named, naming, read_at, rename, sync, write_all
 
 MAGIC = b"SHTLIDX1"
 ALIGN = 64
@@ -54,7 +54,8 @@ class IndexWriter:
         self._fd = create(temporary)
         head = MAGIC + reserved.to_bytes(8, "little") + text.encode("ascii")
         write_all(self._fd, head, 0)
-        os.ftruncate(self._fd, self._end)
+        with naming(temporary):
+            os.ftruncate(self._fd, self._end)
 
     def put(self, name: str, first: int, values: npt.NDArray[Any]) -> None:
         """values are elements first, first+1, ... of the column."""
@@ -66,7 +67,7 @@ class IndexWriter:
         """Add the trailer, sync, rename."""
         digest = _digest(self._fd, self._end)
         write_all(self._fd, digest, self._end)
-        os.fsync(self._fd)
+        sync(self._fd)
         self.close()
         rename(self._temporary, final)
 
@@ -94,23 +95,25 @@ class ShardIndex:
 
     def _open(self, shard: str, check: bool) -> None:
         size = os.fstat(self._fd).st_size
-        head = os.pread(self._fd, 16, 0)
+        head = read_at(self._fd, 16, 0)
         length = int.from_bytes(head[8:16], "little")
         if head[:8] != MAGIC or 16 + length + TRAILER > size:
             raise self._damage("it does not begin as an index file, or is cut short", 0)
-        if check and _digest(self._fd, size - TRAILER) != os.pread(self._fd, TRAILER, size - TRAILER):
+        if check and _digest(self._fd, size - TRAILER) != read_at(self._fd, TRAILER, size - TRAILER):
             raise self._damage("its checksum is wrong", size - TRAILER)
         try:
-            facts = json.loads(os.pread(self._fd, length, 16))
+            facts = json.loads(read_at(self._fd, length, 16))
             self.exts = tuple(decode_name(e) for e in facts["exts"])
             self._columns = {
                 str(name): (np.dtype(dtype), int(count), int(offset))
                 for name, dtype, count, offset in facts["columns"]
             }
             named = facts["shard"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise self._damage(f"its header cannot be read: {error}", 16) from None
         for name, (dtype, count, offset) in self._columns.items():
+            if dtype.kind not in "iu":
+                raise self._damage(f"column {name!r} is of type {dtype.str!r}: no whole numbers", 16)
             if count < 0 or offset < 16 + length or offset + count * dtype.itemsize > size - TRAILER:
                 raise self._damage(f"column {name!r} lies outside the file", offset)
         if named != shard:
@@ -138,7 +141,10 @@ class ShardIndex:
         data = bytearray(count * dtype.itemsize)
         view, done = memoryview(data), 0
         while done < len(view):
-            got = os.preadv(self._fd, [view[done:]], offset + done)
+            try:
+                got = os.preadv(self._fd, [view[done:]], offset + done)
+            except OSError as error:
+                raise named(error, self._path) from None
             if not got:
                 raise self._damage(f"column {name!r} is cut short", offset + done)
             done += got
@@ -171,5 +177,5 @@ def _align(at: int) -> int:
 def _digest(fd: int, size: int) -> bytes:
     state = xxhash.xxh3_128()
     for lo in range(0, size, STEP):
-        state.update(os.pread(fd, min(STEP, size - lo), lo))
+        state.update(read_at(fd, min(STEP, size - lo), lo))
     return state.digest()

@@ -77,7 +77,7 @@ class Journal:
             facts = json.loads(text)
             if not isinstance(facts, dict):
                 raise ValueError("no object")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError("the journal of a run is damaged", file=self._run, why=str(error)) from None
         return facts
 
@@ -104,8 +104,8 @@ class Journal:
                 continue
             try:
                 receipt = Receipt(**json.loads(read_small(os.path.join(self._shards, entry))))
-            except (ValueError, TypeError):
-                continue  # emptied by a power cut
+            except (ValueError, TypeError, RecursionError):
+                continue  # damaged since: its shard is written again
             if self._is_there(receipt):
                 found[receipt.shard] = receipt
         return found

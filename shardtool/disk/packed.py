@@ -11,6 +11,7 @@ import tempfile
 
 from ..base.errors import DataError
 from .decode import Decoder
+from .files import naming, read_at
 
 # Content up to this size is kept in memory from the first pass.
 SMALL = 4 << 20
@@ -64,7 +65,8 @@ class DecodedFile:
         done = 0
         while done < len(target):
             if self._stored >= 0:
-                got = os.preadv(self._stored, [target[done:]], offset + done)
+                with naming(self._stored):
+                    got = os.preadv(self._stored, [target[done:]], offset + done)
             else:
                 piece = self._from(offset + done)[: len(target) - done]
                 got = len(piece)
@@ -108,7 +110,7 @@ class DecodedFile:
         self._decoder = None
 
     def _read_stored(self, offset: int) -> memoryview:
-        return memoryview(os.pread(self._stored, 1 << 20, offset))
+        return memoryview(read_at(self._stored, 1 << 20, offset))
 
     def _shorter(self, offset: int) -> DataError:
         return DataError(

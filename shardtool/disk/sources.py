@@ -20,6 +20,7 @@ from ..layout.rules import Rules
 from . import decode, samplefiles
 from .arguments import Path, expand, unreachable
 from .claims import check_sets, claims, format_of_name, is_junk, is_junk_folder, worth_opening
+from .files import is_file, read_at
 from .formats import sniff
 from .patterns import host, join, tree
 from .samplefiles import SampleFiles
@@ -293,7 +294,7 @@ def _collect_manifest(path: bytes, shards: list[bytes], into: _Collected) -> Non
         shard = join(folder, name)
         if name.startswith(b"/") or b".." in name.split(b"/"):
             raise DataError("the manifest names a shard outside its folder", file=path, member=name)
-        if not os.path.isfile(shard):
+        if not is_file(shard):
             raise DataError(
                 "a shard that the manifest lists is missing", file=shard, why=f"listed in {printable(path)}",
                 remedy="put the shard back, or name the shards themselves",
@@ -476,7 +477,7 @@ def _examine(path: bytes, *, linked: bool, explicit: bool) -> _Found:
         number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             status = os.fstat(number)
-            head = os.pread(number, HEAD, 0) if status.st_size else b""
+            head = read_at(number, HEAD, 0) if status.st_size else b""
         finally:
             os.close(number)
     found = _Found(
@@ -617,8 +618,8 @@ def _no_shard_inside(one: _Found, kind: str | None) -> DataError:
     head = one.unknown or b""
     why = "what one decompression gives is looked at" if sniff.compression_of(head) else None
     return DataError(
-        f"what this {one.compression} data holds is {sniff.not_a(_WORDS[kind], head)}", file=one.path, why=why,
-        remedy="decompress it and give the result, leave it out of SRC, or give --on-corrupt skip",
+        f"what this {one.compression} data holds is {sniff.not_a(_WORDS[kind], head)}", file=one.path, offset=0,
+        why=why, remedy="decompress it and give the result, leave it out of SRC, or give --on-corrupt skip",
     )  # fmt: skip
 
 
@@ -690,7 +691,7 @@ def side_indexes(one: Input) -> list[bytes]:
     if _SHARD_ENDING.search(one.path):
         stems.append(_SHARD_ENDING.sub(b"", one.path))
     endings = (b".idx", b".index", b".tfindex")
-    return [path for stem in stems for path in (stem + ending for ending in endings) if os.path.isfile(path)]
+    return [path for stem in stems for path in (stem + ending for ending in endings) if is_file(path)]
 
 
 def check_apart(out: str | bytes, inputs: Inputs) -> None:

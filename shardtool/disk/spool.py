@@ -20,7 +20,7 @@ from .boot import boot
 from .content import Content, own_checksums, tolerated
 from .decode import Decoder, known_size
 from .engines.job import SourceFile
-from .files import create, remove, remove_folder, write_all
+from .files import create, naming, remove, remove_folder, write_all
 from .runners import Advance, run_tasks
 from .sources import Input
 
@@ -146,7 +146,8 @@ class Spool:
             return None
         except DataError as error:
             damage = tolerated(error, file, rules)
-        os.ftruncate(fd, 0)
+        with naming(fd):
+            os.ftruncate(fd, 0)
         os.lseek(fd, 0, os.SEEK_SET)
         keep = damage.keep(own_checksums(file, rules))
         with Decoder(file.path, file.name, file.compression, fast=False, fine_from=damage.near) as decoder:

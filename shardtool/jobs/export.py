@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..base.errors import StateError, UsageError, printable
 from ..base.reporting import Reporter
 from ..disk.exports import EXPORTS
-from ..disk.files import create, fsync_folder, publish, write_all
+from ..disk.files import create, fsync_folder, publish, sync, write_all
 from ..disk.indexfile import ShardIndex
 from ..layout.manifest import Manifest, Receipt
 
@@ -140,7 +140,7 @@ def _write(path: bytes, pieces: Iterable[bytes]) -> None:
     try:
         for piece in pieces:
             write_all(fd, piece)
-        os.fsync(fd)
+        sync(fd)
     finally:
         os.close(fd)
 

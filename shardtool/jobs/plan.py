@@ -198,7 +198,7 @@ def _table_of_list(path: str, text: str) -> ShardTable:
         samples = np.array([_count(one["samples"]) for one in shards], np.int64)
         size = np.array([_count(one["bytes"]) for one in shards], np.int64)
         names = [str(one["name"]) for one in shards]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise DataError(
             "this is no manifest.json of shards", file=path,
             why=f"{type(error).__name__}: {error}; it needs a list `shards` of name, samples and bytes",

@@ -25,7 +25,7 @@ from ..disk.engines import ENGINES
 from ..disk.engines.job import CopyJob, SourceFile
 from ..disk.engines.mapped import worth_mapping
 from ..disk.exports import EXPORTS
-from ..disk.files import fsync_folder, publish, remove, remove_folder
+from ..disk.files import fsync_folder, is_file, publish, remove, remove_folder
 from ..disk.journal import FOLDER, Journal
 from ..disk.runners import run_tasks
 from ..disk.shardindex import FOLDER as INDEX_FOLDER
@@ -36,6 +36,7 @@ from ..layout.cost import Cost
 from ..layout.keys import NONE
 from ..layout.layout import shard_names
 from ..layout.manifest import Manifest, Receipt, encode_name, public_name
+from ..layout.output_traps import output_traps, sentences
 from ..version import VERSION
 from . import state
 from .convert import Converted, changes_samples, convert, feature_facts, way_back
@@ -183,7 +184,8 @@ def _prepared(
         keys=options.keys, strict=options.strict, jobs=options.jobs, memory=options.memory,
         engine=options.engine, store=store,
     )  # fmt: skip
-    for text in laid_out.warnings:
+    stumbled = sentences(output_traps(scan.index, laid_out.keys, laid_out.layout), options.exports)
+    for text in (*laid_out.warnings, *stumbled):
         reporter.warn(text)
     names = shard_names(options.name, options.format, laid_out.layout.shards)
     return _Plan(converted, laid_out, names, options), seconds
@@ -291,7 +293,7 @@ def _finished(folder: bytes, inputs: Inputs, options: RepackOptions) -> Manifest
         return None
     for receipt in manifest.shards:
         path = os.path.join(folder, receipt.name.encode())
-        if not os.path.exists(path) or os.stat(path).st_size != receipt.bytes:
+        if not is_file(path) or os.stat(path).st_size != receipt.bytes:
             raise StateError(
                 "a shard that the manifest lists is missing or has another size", file=path,
                 remedy="write everything again with --overwrite",

@@ -20,7 +20,7 @@ from ..disk.claims import claims, is_junk
 from ..disk.content import content_of, scan_content
 from ..disk.exports import EXPORTS
 from ..disk.exports.dali_wds import OPTION, VERSIONS
-from ..disk.files import read_small
+from ..disk.files import is_file, naming, read_small
 from ..disk.indexfile import ShardIndex
 from ..disk.journal import FOLDER as WORK_FOLDER
 from ..disk.readers import READERS
@@ -132,7 +132,7 @@ def manifest_of(sources: Sequence[str]) -> str | None:
 
 
 def _mentions_us(path: str) -> bool:
-    with open(path, "rb") as file:
+    with open(path, "rb") as file, naming(os.fsencode(path)):
         return b"shardtool" in file.read()
 
 
@@ -535,7 +535,7 @@ class _Listed(_Work):
                 else:
                     self.note(what)
                 continue
-            missing = [name for name in names if not os.path.isfile(self._at(name))]
+            missing = [name for name in names if not is_file(self._at(name))]
             for name in missing:
                 self.findings.add(name, f"a file of the export {kind} is missing")
             try:
@@ -612,13 +612,15 @@ class _Listed(_Work):
 
 def _inside(name: str) -> bool:
     """Whether a name of the manifest stays in its folder."""
-    return bool(name) and not name.startswith("/") and ".." not in name.split("/") and "\0" not in name
+    # What is longer no system takes for a name; asking for it would be an error of the host.
+    short = len(name) < 4096 and all(len(os.fsencode(part)) < 256 for part in name.split("/"))
+    return bool(name) and short and not name.startswith("/") and ".." not in name.split("/") and "\0" not in name
 
 
 def _first_difference(path: bytes, pieces: Iterable[bytes]) -> int | None:
     """Byte at which the file differs from the pieces in a row, or None."""
     at = 0
-    with open(path, "rb") as file:
+    with open(path, "rb") as file, naming(path):
         for piece in pieces:
             found = file.read(len(piece))
             if found != piece:

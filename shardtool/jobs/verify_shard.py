@@ -17,6 +17,7 @@ import xxhash
 from ..base.errors import DataError, printable
 from ..base.ragged import Ragged
 from ..disk.digests import XXH3
+from ..disk.files import naming
 from ..disk.formats import scan_file
 from ..disk.formats.tar.names import strip_dot_slash
 from ..disk.formats.tfrecord import FRAME
@@ -177,7 +178,7 @@ class _Shard:
                 states[name] = hashlib.new(name, usedforsecurity=False)
             except ValueError:
                 wrong.append(name)
-        with open(self.path, "rb", buffering=0) as file:
+        with open(self.path, "rb", buffering=0) as file, naming(self.path):
             buffer = memoryview(bytearray(STEP))
             while got := file.readinto(buffer):
                 for state in states.values():

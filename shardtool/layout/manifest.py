@@ -125,7 +125,7 @@ class Manifest:
         """Raises DataError for text that is no manifest, or one of a newer schema, naming file and field."""
         try:
             facts = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError("manifest is no JSON", file=file, why=str(error)) from None
         head = facts.get("shardtool") if isinstance(facts, dict) else None
         if not isinstance(head, dict) or not isinstance(head.get("schema"), int):
@@ -137,7 +137,7 @@ class Manifest:
             )  # fmt: skip
         try:
             return cls._from_facts(facts)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             reason = f"no field {error}" if isinstance(error, KeyError) else str(error)
             raise DataError("manifest is damaged", file=file, why=reason) from None
 

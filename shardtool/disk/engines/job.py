@@ -13,6 +13,7 @@ from typing import overload
 from ...layout.index import Column, Index
 from ...layout.keys import OutputKeys
 from ...layout.layout import Layout
+from ..files import named
 from ..samplefiles import SampleFiles
 from ..sourcefile import READ, fill, gone
 from ..sourcefile import SourceFile as SourceFile
@@ -130,10 +131,16 @@ class SourceFiles:
                 return
             if number not in self._open and self._table.read_whole(number, target):
                 return  # a whole sample file: nobody will ask for it again
-        fd = self.fd(number)
-        got = os.preadv(fd, [target], offset)
+        got = self._read(number, target, offset)
         if got < len(target):
-            fill(fd, self._files[number].name, target, offset, got)
+            fill(self.fd(number), self._files[number].name, target, offset, got)
+
+    def _read(self, number: int, target: memoryview, offset: int) -> int:
+        fd = self.fd(number)
+        try:
+            return os.preadv(fd, [target], offset)
+        except OSError as error:
+            raise named(error, self._files[number].path) from None
 
     def close(self) -> None:
         """Give all descriptors back."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 from ....layout.frames import BLOCK, pad512
+from ...files import read_at
 from .headers import LONG_NAME, PAX, PAX_SOLARIS, Malformed, decode, pax_records
 
 
@@ -13,7 +12,7 @@ def name_carriers(fd: int, offset: int, head: int) -> set[str]:
 
     offset  of the frame; head  bytes from there to the payload, the own header included
     """
-    data = os.pread(fd, head - BLOCK, offset)
+    data = read_at(fd, head - BLOCK, offset)
     found, at = set(), 0
     while at + BLOCK <= len(data):
         try:
@@ -32,6 +31,6 @@ def name_carriers(fd: int, offset: int, head: int) -> set[str]:
 def first_name(fd: int, offset: int) -> bytes:
     """The name in the header block at `offset`, b'' when there is none."""
     try:
-        return decode(os.pread(fd, BLOCK, offset).ljust(BLOCK, b"\0")).name
+        return decode(read_at(fd, BLOCK, offset).ljust(BLOCK, b"\0")).name
     except Malformed:
         return b""
