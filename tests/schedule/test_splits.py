@@ -35,7 +35,7 @@ def steps_of(splits, rank, ranks):
     return [pairs[b - s : b] for s, b in zip(sizes.tolist(), ends, strict=True)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(splits=any_splits())
 def test_pieces(splits):
     every = np.arange(splits.count)
@@ -51,7 +51,7 @@ def test_pieces(splits):
         assert len(set(splits.rows(every).tolist())) == 1
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(splits=any_splits())
 def test_global_batches_are_the_same_in_every_world(splits):
     whole = steps_of(splits, 0, 1)
@@ -78,7 +78,7 @@ def test_global_batches_are_the_same_in_every_world(splits):
             assert pads == copies[rank].sum()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(first=st.integers(0, 20), count=st.integers(0, 30), workers=st.integers(1, 7))
 def test_workers_take_steps_in_turn(first, count, workers):
     each = [worker_steps(first, first + count, w, workers).tolist() for w in range(workers)]
@@ -87,7 +87,7 @@ def test_workers_take_steps_in_turn(first, count, workers):
 
 
 @pytest.mark.parametrize("shuffle", ["shards", "global", "none"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(splits=any_splits(), buffer=st.integers(1, 30), seed=st.integers(0, 3), data=st.data())
 def test_order_is_a_permutation(shuffle, splits, buffer, seed, data):
     cuts = data.draw(st.lists(st.integers(0, splits.samples), max_size=5))
@@ -155,10 +155,10 @@ def test_the_nearest_ranks_are_named():
 @pytest.mark.parametrize("count", [24, 48])
 def test_elastic_over_every_pair_of_worlds(count):
     """A run of one world stops at any step, one of another goes on: the batches are those of an undisturbed run."""
-    n = 1234
+    n = 617
     worlds = [r for r in range(1, count + 1) if count % r == 0]
-    splits = Splits(n, count, 1, 2 * count)
-    order = EpochOrder(np.array([500, 700, 34]), splits, "shards", 10, 3, 1)
+    splits = Splits(n, count, 1, count)
+    order = EpochOrder(np.array([250, 350, 17]), splits, "shards", 10, 3, 1)
     ids = {
         ranks: [
             [order.ids(*map(np.array, zip(*batch, strict=True)))[0].tolist() for batch in steps_of(splits, r, ranks)]
@@ -169,7 +169,7 @@ def test_elastic_over_every_pair_of_worlds(count):
     whole = ids[1][0]
     assert sorted(flat(whole)) == list(range(n))
     for before, after in itertools.product(worlds, repeat=2):
-        for stop in {0, 1, 7, len(whole) - 1, len(whole)}:
+        for stop in (0, 7, len(whole) - 1):
             done = [flat(b for r in ids[before] for b in r[t : t + 1]) for t in range(stop)]
             rest = [flat(b for r in ids[after] for b in r[t : t + 1]) for t in range(stop, len(whole))]
             assert done + rest == whole
