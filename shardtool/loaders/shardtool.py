@@ -15,7 +15,7 @@ from ..base.errors import UsageError
 from ..schedule.counts import Counts, every_epoch
 from ..schedule.epoch_order import EpochOrder, ShuffleBy
 from ..schedule.schedule import Reading, Schedule
-from ..schedule.splits import Policy, Splits, nearest, worker_steps
+from ..schedule.splits import Policy, Splits, nearest
 from ..schedule.world import World
 from .base import Loader, total
 
@@ -96,7 +96,7 @@ class ShardTool(Loader):
         ends, copies = splits.last_turn(rank, ranks)  # [rank, turn]
         whole = splits.whole_turns * splits.turns
         samples, batches, padding = (np.zeros((ranks, lanes), np.int64) for _ in range(3))
-        full = np.array([len(range((w - 0) % lanes, whole, lanes)) for w in range(lanes)], np.int64)
+        full = np.array([len(range(w, whole, lanes)) for w in range(lanes)], np.int64)
         samples += full * (splits.global_batch // ranks)
         batches += full
         for phase in range(splits.turns):
@@ -134,7 +134,7 @@ class ShardTool(Loader):
         splits = order.splits
 
         def lane(rank: int, worker: int) -> Reading:
-            steps = worker_steps(0, splits.steps(rank, world.ranks), worker, world.lanes_per_rank)
+            steps = np.arange(worker, splits.steps(rank, world.ranks), world.lanes_per_rank, dtype=np.int64)
             split, row, sizes = splits.take(steps, rank, world.ranks)
             return Reading(*order.ids(split, row), sizes)
 

@@ -160,11 +160,6 @@ class Splits:
         return split[keep], row[keep], keep.sum(axis=(1, 2))
 
 
-def worker_steps(first: int, until: int, worker: int, workers: int) -> I64:
-    """Steps of [first, until) that a worker of a rank delivers: every `workers`-th."""
-    return np.arange(first + (worker - first) % workers, until, workers, dtype=np.int64)
-
-
 def nearest(value: int, unit: int) -> str:
     """'40 or 48': the multiples of `unit` next to a value."""
     above = next_multiple(max(value, 1), unit)

@@ -74,7 +74,7 @@ class ShardDataset(IterableDataset[Any]):
         self.decoders = resolve(decoders)
         # [epoch, step]: in shared memory, so that workers that live on see what the main process sets
         self._start = torch.zeros(2, dtype=torch.int64).share_memory_()
-        self._own: tuple[int, int] | None = None  # of a state that was loaded in a worker
+        self._own: tuple[int, int] | None = None  # of a state that was loaded in a worker: its own next step
         self._at = (0, 0)
         self.splits(1)
 
@@ -125,19 +125,21 @@ class ShardDataset(IterableDataset[Any]):
     def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()
         worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
-        (epoch, first), self._own = self._own or self.start, None
-        self._at = (epoch, first)
+        epoch, first = self.start
+        # The DataLoader asks worker 0 first, whatever the step.
+        (epoch, step), self._own = self._own or (epoch, first + worker), None
+        self._at = (epoch, step)
         lane = Lane(self.rank, self.ranks, worker, workers)
         if info is not None:
-            seed = named_stream(self.seed, "worker", epoch, first, self.rank, worker)
+            seed = named_stream(self.seed, "worker", epoch, step, self.rank, worker)
             seed_process(seed)
             torch.manual_seed(seed)
-        return self._read(LaneReader(self.reader, self.order(epoch, workers), lane, self.decoders, self.extras), first)
+        return self._read(LaneReader(self.reader, self.order(epoch, workers), lane, self.decoders, self.extras), step)
 
     def _read(self, lane: LaneReader, first: int) -> Iterator[Any]:
         epoch, single = lane.order.epoch, self.batch_size is None
         for step, samples in lane.batches(first):
-            self._at = (epoch, step + 1)
+            self._at = (epoch, step + lane.lane.workers)
             yield samples[0] if single else samples
 
     # -- states ---------------------------------------------------------------------------------------------------

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..base.seeds import named_stream
 from ..disk.samples import SampleReader
 from ..schedule.epoch_order import EpochOrder
-from ..schedule.splits import worker_steps
 from .decode import Decoder, apply
 
 Sample = dict[str, Any]
@@ -43,25 +44,24 @@ class LaneReader:
     extras: frozenset[str] = frozenset()
     most_held: int = 0
 
-    def batches(self, first: int = 0) -> Iterator[tuple[int, list[Sample]]]:
-        """(step, samples) of every step from `first` on that is this lane's; raises DataError for damage."""
+    def batches(self, step: int) -> Iterator[tuple[int, list[Sample]]]:
+        """(step, samples) of `step` and every `workers`-th after it; raises DataError for damage."""
         splits, lane = self.order.splits, self.lane
         until = splits.steps(lane.rank, lane.ranks)
         block = self.order.window // splits.share * splits.turns
-        while first < until:
-            end = min((first // block + 1) * block, until)
-            steps = worker_steps(first, end, lane.worker, lane.workers)
-            if len(steps):
-                split, row, sizes = splits.take(steps, lane.rank, lane.ranks)
-                ids = self.order.ids(split, row)[0]
-                fetched = self.reader.fetch(ids)
-                self.most_held = max(self.most_held, fetched.held)
-                numbers, at = ids.tolist(), 0
-                for step, size in zip(steps.tolist(), sizes.tolist(), strict=True):
-                    yield step, [self._sample(fetched.take(i), numbers[i]) for i in range(at, at + size)]
-                    at += size
-                del fetched
-            first = end
+        while step < until:
+            end = min((step // block + 1) * block, until)
+            steps = np.arange(step, end, lane.workers, dtype=np.int64)
+            split, row, sizes = splits.take(steps, lane.rank, lane.ranks)
+            ids = self.order.ids(split, row)[0]
+            fetched = self.reader.fetch(ids)
+            self.most_held = max(self.most_held, fetched.held)
+            numbers, at = ids.tolist(), 0
+            for size in sizes.tolist():
+                yield step, [self._sample(fetched.take(i), numbers[i]) for i in range(at, at + size)]
+                at += size
+                step += lane.workers
+            del fetched  # before the next block is read
 
     def _sample(self, sample: Sample, number: int) -> Sample:
         if self.decoders:

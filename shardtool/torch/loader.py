@@ -20,6 +20,8 @@ class ShardLoader:
 
     A state counts batches that were handed out, never those that workers have ahead, so it is exact at any step; it
     has no workers in it, and may be loaded with another number of them, and of ranks where the splits allow it.
+
+    epoch, step   where it stands: batches of this epoch that were handed out
     """
 
     def __init__(self, dataset: ShardDataset, num_workers: int = 0, **more: Any) -> None:
@@ -30,6 +32,7 @@ class ShardLoader:
         if odd:
             raise UsageError(f"{odd[0]} belongs to ShardDataset", why="it makes the batches")
         self.dataset, self.num_workers, self._more = dataset, num_workers, more
+        self.epoch, self.step = dataset.start
         self._loader = self._new()
 
     def _new(self) -> DataLoader[Any]:
@@ -39,34 +42,26 @@ class ShardLoader:
         """Batches of an epoch on this rank."""
         return self.dataset.steps(self.num_workers)
 
-    @property
-    def epoch(self) -> int:
-        """The epoch that is read, or that will be."""
-        return self.dataset.start[0]
-
-    @property
-    def step(self) -> int:
-        """Batches of it that were handed out."""
-        return self.dataset.start[1]
-
     def set_epoch(self, epoch: int, step: int = 0) -> None:
         """Go to another place."""
         self.dataset.set_epoch(epoch, step)
+        self.epoch, self.step = epoch, step
 
     def __iter__(self) -> Iterator[Any]:
-        epoch, step = self.dataset.start
+        # Workers read the start when they begin, which may be after the first batch is here: it stays as it is
+        # until the last of them has ended.
+        self.dataset.set_epoch(self.epoch, self.step)
         for batch in self._loader:
-            step += 1
-            # Workers read this when an iteration begins, not in the middle of one.
-            self.dataset.set_epoch(epoch, step)
+            self.step += 1
             yield batch
-        self.dataset.set_epoch(epoch + 1)
+        self.set_epoch(self.epoch + 1)
 
     def state_dict(self) -> dict[str, Any]:
         """What was handed out, for `load_state_dict` here or in another world."""
-        return self.dataset.identity(self.num_workers).state(*self.dataset.start)
+        return self.dataset.identity(self.num_workers).state(self.epoch, self.step)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on after the last batch of the state. Raises StateError naming what differs."""
         self.dataset.load_state_dict(state)
+        self.epoch, self.step = self.dataset.start
         self._loader = self._new()  # workers that live on would not know of splits that were taken over

@@ -12,7 +12,7 @@ from typing import Any
 from ..base.errors import StateError
 from ..schedule.epoch_order import ShuffleBy
 from ..schedule.feistel import ORDER
-from ..schedule.splits import Policy, Splits, worker_steps
+from ..schedule.splits import Policy, Splits
 
 MARK = "shardtool.torch"
 SCHEMA = 1
@@ -34,7 +34,7 @@ class Identity:
     turns: int
 
     def state(self, epoch: int, step: int, worker: int = 0, workers: int = 1) -> dict[str, Any]:
-        """Steps below `step` that belong to this worker (of a ShardLoader: to any) have been delivered."""
+        """`step` is the next that this worker delivers; of a whole rank (workers = 1), the next of all."""
         return {
             MARK: SCHEMA, "manifest": self.manifest, "samples": self.samples, "order": ORDER, "seed": self.seed,
             "shuffle": self.shuffle, "window": self.window, "policy": self.policy, "unit": self.unit,
@@ -114,20 +114,19 @@ def elastic_state(states: Any) -> dict[str, Any]:
     for one in found:
         check_schema(one)
     first = found[0]
-    frontier = max(one["step"] for one in found)
+    step = min(one["step"] for one in found)
     same = [name for name in first if name not in ("step", "worker", "workers")]
     for one in found:
         differs = [name for name in same if one[name] != first[name]]
         if differs:
             raise StateError("these states do not belong together", why=f"they differ in {differs[0]!r}")
-        behind = worker_steps(one["step"], frontier, one["worker"], one["workers"])
-        if len(behind):
+        if one["step"] >= step + one["workers"]:
             raise StateError(
                 "the workers do not stand at one step",
-                why=f"worker {one['worker']} has not delivered step {int(behind[0])}, another is beyond {frontier - 1}",
+                why=f"worker {one['worker']} is at step {one['step']}, another at {step}",
                 remedy="give batch_size to ShardDataset and batch_size=None to the DataLoader",
-            )  # fmt: skip
-    return {**first, "step": frontier, "worker": 0, "workers": 1}
+            )
+    return {**first, "step": step, "worker": 0, "workers": 1}
 
 
 def _ours(value: Any) -> Iterator[Mapping[str, Any]]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shardtool.base.errors import UsageError
 from shardtool.schedule.epoch_order import EpochOrder
-from shardtool.schedule.splits import Splits, worker_steps
+from shardtool.schedule.splits import Splits
 
 
 def flat(lists):
@@ -76,14 +76,6 @@ def test_global_batches_are_the_same_in_every_world(splits):
             assert tail == [s for s in sizes[rank].tolist() if s]
             pads = sum(row >= splits.real_rows(np.array(split)) for batch in parts[rank] for split, row in batch)
             assert pads == copies[rank].sum()
-
-
-@settings(max_examples=50, deadline=None)
-@given(first=st.integers(0, 20), count=st.integers(0, 30), workers=st.integers(1, 7))
-def test_workers_take_steps_in_turn(first, count, workers):
-    each = [worker_steps(first, first + count, w, workers).tolist() for w in range(workers)]
-    assert all(step % workers == w for w in range(workers) for step in each[w])
-    assert sorted(flat(each)) == list(range(first, first + count))
 
 
 @pytest.mark.parametrize("shuffle", ["shards", "global", "none"])

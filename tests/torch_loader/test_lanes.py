@@ -59,7 +59,7 @@ def test_what_plan_says_is_what_is_read(stored, shuffle, policy, ranks, workers,
     schedule = loader.split(stored.manifest.shard_samples, world, 2, 5)
     for rank, worker in itertools.product(range(ranks), range(world.lanes_per_rank)):
         said = schedule.lane(rank, worker)
-        read = ids_of(lane_of(stored, loader, world, rank, worker, 2, 5).batches())
+        read = ids_of(lane_of(stored, loader, world, rank, worker, 2, 5).batches(worker))
         assert read == [said.batch(j).tolist() for j in range(len(said.batches))]
 
 
@@ -70,7 +70,7 @@ def test_samples_are_those_of_their_number(stored):
         for payload in makers.read_tfrecord(pathlib.Path(stored.file_of(receipt.name).decode()))
     ]
     lane = lane_of(stored, ShardTool(shuffle_by="global"), World(batch_size=10), 0, 0)
-    got = [sample for _, batch in lane.batches() for sample in batch]
+    got = [sample for _, batch in lane.batches(0) for sample in batch]
     assert len(got) == len(known) == 388
     assert all(sample["record"] == known[sample["__id__"]] for sample in got)
 
@@ -84,14 +84,14 @@ def test_memory_is_what_plan_says(stored, shuffle, monkeypatch):
         loader = ShardTool(shuffle_by=shuffle, window=window, **more)
         lane = lane_of(stored, loader, World(ranks, batch_size=8), 0, 0)
         assert lane.order.window == window
-        assert len(list(lane.batches())) == -(-388 // (8 * ranks))
+        assert len(list(lane.batches(0))) == -(-388 // (8 * ranks))
         most = loader.buffered()[0] * splits * largest
         assert 0.8 * most < lane.most_held <= most
 
 
 def test_a_window_is_read_at_once(stored):
     lane = lane_of(stored, ShardTool(window=64), World(batch_size=8), 0, 0)
-    list(lane.batches())
+    list(lane.batches(0))
     assert lane.reader.reads <= -(-388 // 64) + 4  # one a window, one more where it passes the end of a shard
 
 
@@ -103,10 +103,10 @@ def test_stopped_anywhere_it_goes_on(stored, shuffle, ranks, workers, more):
     loader = ShardTool(shuffle_by=shuffle, window=24, **more)
     world = World(ranks, workers_per_rank=workers, batch_size=8)
     for rank, worker in itertools.product(range(ranks), range(world.lanes_per_rank)):
-        whole = list(lane_of(stored, loader, world, rank, worker).batches())
-        for stop in (1, 2, 3, 7, whole[-1][0], whole[-1][0] + 1):
-            rest = list(lane_of(stored, loader, world, rank, worker).batches(stop))
-            assert rest == [(step, batch) for step, batch in whole if step >= stop]
+        whole = list(lane_of(stored, loader, world, rank, worker).batches(worker))
+        for stop in (1, 2, 5, len(whole) - 1, len(whole)):
+            step = worker + stop * world.lanes_per_rank
+            assert list(lane_of(stored, loader, world, rank, worker).batches(step)) == whole[stop:]
 
 
 @pytest.mark.parametrize("turns", [1, 2])
@@ -119,7 +119,7 @@ def test_other_worlds_read_the_same_global_batches(stored, turns):
         found = {}
         for rank in range(ranks):
             for worker in range(world.lanes_per_rank):
-                for step, batch in lane_of(stored, loader, world, rank, worker).batches(first):
+                for step, batch in lane_of(stored, loader, world, rank, worker).batches(first + worker):
                     found.setdefault(step, {})[rank] = batch
         return [[s for rank in sorted(found[step]) for s in found[step][rank]] for step in sorted(found)]
 
@@ -133,7 +133,7 @@ def test_other_worlds_read_the_same_global_batches(stored, turns):
 def test_seeds_of_samples_are_of_seed_epoch_and_number_alone(stored):
     def seeds(ranks, epoch, seed):
         lanes = [lane_of(stored, ShardTool(), World(ranks, batch_size=8), r, 0, epoch, seed) for r in range(ranks)]
-        return {s["__id__"]: s["__seed__"] for lane in lanes for _, batch in lane.batches() for s in batch}
+        return {s["__id__"]: s["__seed__"] for lane in lanes for _, batch in lane.batches(0) for s in batch}
 
     one = seeds(1, 0, 0)
     assert len(set(one.values())) == 388
@@ -192,14 +192,14 @@ def test_damaged_states_are_refused():
 
 
 def test_states_of_workers_become_one():
-    """Workers 0..2 have delivered steps 0..6 in turn."""
+    """Steps 0..6 have been delivered by workers 0, 1, 2 in turn: 0, 3, 6 and 1, 4 and 2, 5."""
     made = identity(lanes=3)
-    workers = [made.state(1, step, w, 3) for w, step in ((0, 7), (1, 5), (2, 6))]
+    workers = [made.state(1, step, w, 3) for w, step in ((0, 9), (1, 7), (2, 8))]
     nested = {"_snapshot": {"_workers": {"worker_0": {"state": workers[0]}, "rest": workers[1:]}}, "n": 7}
     state = elastic_state(nested)
     assert (state["epoch"], state["step"], state["worker"], state["workers"]) == (1, 7, 0, 1)
     with pytest.raises(StateError, match="not stand at one step"):
-        elastic_state([workers[0], made.state(1, 2, 1, 3), workers[2]])
+        elastic_state([workers[0], made.state(1, 4, 1, 3), workers[2]])
     with pytest.raises(StateError, match="differ in 'seed'"):
         elastic_state([workers[0], {**workers[1], "seed": 9}])
     with pytest.raises(StateError, match="no state of"):
