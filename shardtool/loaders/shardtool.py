@@ -104,15 +104,12 @@ class ShardTool(Loader):
             samples[:, lane] += ends[:, phase]
             batches[:, lane] += ends[:, phase] > 0
             padding[:, lane] += copies[:, phase]
-        dropped = np.zeros((ranks, lanes), np.int64)
-        delivered = n
-        if self.policy == "drop":
-            delivered = splits.least * splits.count
-            dropped[-1, -1] = n - delivered  # the end of the epoch's order, which no lane reads
+        # What 'drop' leaves out is in no lane's piece: it is lost, not dropped.
+        delivered = splits.least * splits.count if self.policy == "drop" else n
         first, some = self._first(shard_samples, splits, world, epochs, seed), samples.sum(axis=1) > 0
         return Counts(
             every_epoch(samples, epochs), every_epoch(batches, epochs), every_epoch(padding, epochs),
-            every_epoch(dropped, epochs),
+            every_epoch(np.zeros((ranks, lanes), np.int64), epochs),
             every_epoch(np.where(some, rank * (splits.count // ranks), -1), epochs), np.where(some, first, -1),
             every_epoch(np.zeros(ranks, np.int64), epochs),
             every_epoch(((copies == ends) & (ends > 0)).sum(axis=1), epochs),
