@@ -4,6 +4,7 @@ The convention of a page:
 
     ```python          runs; all blocks of a page share one namespace, in order
     ```python needs NAME   runs where NAME can be imported: tests/real/test_training_page.py
+    ```python torch    the same, where torch is installed
     ```shell run       runs in bash (-eu -o pipefail); `shardtool` and `python` are those of this tree
     ```output          directly after one of these: what it prints, to the letter but for blanks at line ends;
                        `...` stands for anything
@@ -15,6 +16,7 @@ digits sorted by class as scripts/make_data.py writes them, 20 a class instead o
 import contextlib
 import doctest
 import gzip
+import importlib.util
 import io
 import os
 import pathlib
@@ -53,7 +55,7 @@ def examples(page):
     found = []
     before = None
     for info, text, line in blocks(page):
-        if info in ("python", "shell run"):
+        if info in ("python", "python torch", "shell run"):
             found.append([info, text, None, line])
             before = found[-1]
         else:
@@ -122,6 +124,8 @@ def test_examples_run_and_print_what_the_page_says(page, place):
     names = {"__name__": "__main__"}
     for kind, code, wanted, line in examples(page):
         where = f"{name_of(page)}:{line}"
+        if kind == "python torch" and importlib.util.find_spec("torch") is None:
+            continue
         got = run_shell(code) if kind == "shell run" else run_python(code, where, names)
         if wanted is not None:
             same = doctest.OutputChecker().check_output(bare(wanted), bare(got), doctest.ELLIPSIS)

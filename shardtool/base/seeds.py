@@ -69,6 +69,12 @@ def named_stream(seed: int, *names: str | int) -> int:
     return state
 
 
+def seed_process(seed: int) -> None:
+    """Seed Python's and numpy's global generators, for code of others that draws from them in a loader's worker."""
+    random.seed(seed)
+    np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002 - the legacy generator is the one that others draw from
+
+
 # -- simulation ---------------------------------------------------------------------------------------------------
 #
 # What follows is for simulating other people's shuffles. No byte that shardtool writes depends on it.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # numpy; a test holds them equal.
 LOADERS = (
     "dali", "tfdata", "torch", "webdataset", "hf-4", "hf-5.0", "hf-5.1", "grain-window", "grain-map", "mosaic-py1e",
-    "mosaic-py1br", "mosaic-py1s", "mosaic-py2s", "mosaic-naive", "lancedb", "none", "full",
+    "mosaic-py1br", "mosaic-py1s", "mosaic-py2s", "mosaic-naive", "lancedb", "shardtool", "none", "full",
     "hf", "tfrecord", "torch-stride", "torch-distributed",
 )  # fmt: skip
 

@@ -130,6 +130,11 @@ class ShardIndex:
         """name -> (dtype, count)"""
         return {name: (dtype.str, count) for name, (dtype, count, _) in self._columns.items()}
 
+    @property
+    def places(self) -> dict[str, tuple[np.dtype[Any], int, int]]:
+        """name -> (dtype, count, byte offset in the file), checked to lie inside it: for readers that map the file."""
+        return dict(self._columns)
+
     def __contains__(self, name: str) -> bool:
         return name in self._columns
 

@@ -20,10 +20,12 @@ from ..disk.sources import SourceOptions
 from ..layout.order import SHUFFLE
 from ..layout.rules import Rules
 from ..loaders import LOADERS, loader_class
-from ..mixing import advice, closed_forms, metrics, pictures
-from ..mixing.pipeline import Delivered, Pipeline, deliver_epochs, shard_gaps
+from ..loaders.shardtool import ShardTool
+from ..mixing import advice, closed_forms, metrics, pictures, pipeline
+from ..mixing.pipeline import Delivered, Pipeline, shard_gaps
 from ..mixing.shuffles import KERNELS, SHUFFLES, Shuffle
 from ..mixing.shuffles import dali as dali_shuffle
+from ..schedule.world import World
 from .plan import manifest_of, read_manifest_file, stored_codes
 from .scan import scan
 
@@ -358,6 +360,24 @@ def _by_closed_form(result: Result) -> None:
         )
     result.score = result.closed.score
     result.deff = result.closed.deff
+
+
+def deliver_epochs(pipe: Pipeline, shard_samples: I64, epochs: list[int], trial: int = 0) -> list[Delivered]:
+    """As `mixing.pipeline` has it; the exact order of our own loader comes from the loader."""
+    if not (pipe.exact and pipe.shuffle.name == ShardTool.shuffles):
+        return pipeline.deliver_epochs(pipe, shard_samples, epochs, trial)
+    if not pipe.shuffle_shards or pipe.cycle > 1:
+        raise UsageError(
+            "--exact does not cover --no-shuffle-shards or --cycle with shardtool", remedy="leave out --exact, or that"
+        )
+    loader = ShardTool(window=pipe.buffer)
+    world = World(pipe.ranks, workers_per_rank=pipe.workers, batch_size=pipe.batch_size)
+    runs = []
+    for epoch in epochs:
+        schedule = loader.split(shard_samples, world, epoch, pipe.seed)
+        lanes = [[schedule.lane(r, w).ids for w in range(pipe.lanes_per_rank)] for r in range(pipe.ranks)]
+        runs.append(pipeline.batches(pipe, lanes))
+    return runs
 
 
 # -- measuring ----------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ LOADERS = {
     "hf": "hf.HuggingFace",
     "tfrecord": "tfrecord.TFRecord",
     "shard-floor": "shard_floor.ShardFloor",
+    "shardtool": "shardtool.ShardTool",
 }
 # Other words for the same thing.
 SYNONYMS = {"floor": "shard-floor", "torch-ceil": "torch"}

@@ -196,7 +196,10 @@ def read_lanes(pipe: Pipeline, shard_samples: I64, epoch: int, trial: int) -> li
         ids = lane_of(pipe, order, starts, shard_samples).ids
         if pipe.shuffle.fixed_list:
             ids = exact.dali_file_list(n) if n <= 200_000 or pipe.exact else generator(0, "list").permutation(n)
-        return [[_range_lane(ids, (rank + epoch) % ranks, ranks)] for rank in range(ranks)]
+        return [
+            [_range_lane(ids, (rank + epoch) % ranks * workers + w, ranks * workers) for w in range(workers)]
+            for rank in range(ranks)
+        ]
     if split == "after":
         order = shard_order(pipe, shards, [trial], epoch)
         return [[lane_of(pipe, order, starts, shard_samples)]]

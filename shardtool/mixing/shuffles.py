@@ -157,6 +157,8 @@ SHUFFLES: dict[str, Shuffle] = {
                 workers="threads"),
         Shuffle("mosaic-naive", "MosaicML Streaming 0.13, naive", "full", None, split="after", workers="threads"),
         Shuffle("lancedb", "lancedb 0.40, permutation with clumps", "clumps", 1, split="after", workers="threads"),
+        Shuffle("shardtool", "shardtool.torch, shuffle='shards'", "windows", 1000, 0, True, split="ranges",
+                exact="torch 2.13.0"),
         Shuffle("none", "no shuffle", "none", None),
         Shuffle("full", "a full shuffle of all samples every epoch", "full", None, split="after", workers="threads"),
     )

@@ -106,6 +106,7 @@ EXACT = {
     "hf": {},
     "tfrecord": {},
     "shard-floor": None,
+    "shardtool": {},
 }
 
 
