@@ -62,7 +62,8 @@ def main():
     with tempfile.TemporaryFile() as shared:
         progress = shared.fileno()
         os.pwrite(progress, bytes(8), 0)
-        names = options.targets or list(fuzzing.targets())
+        known = fuzzing.targets()  # made here, else every child would make its own and leave it behind
+        names = options.targets or list(known)
         total = failed = 0
         for name in names:
             until = time.monotonic() + options.seconds / len(names)
