@@ -88,7 +88,7 @@ def wids(out, workers):
     import wids as package
     from torch.utils.data import DataLoader
 
-    index = next(iter(out.glob("*.json.wids")), None) or next(p for p in out.glob("*.json") if p.name != "manifest.json")
+    index = next(p for p in out.glob("*.json") if p.name != "manifest.json")
     data = package.ShardListDataset(str(index), cache_dir=str(out / "cache"), keep=True, transformations=[])
     sampler = package.ShardedSampler(data, shufflefirst=True)
     return DataLoader(data, BATCH, sampler=sampler, num_workers=workers, collate_fn=same)
@@ -181,8 +181,8 @@ def main():
             speeds = [speed for speed, _ in runs]
             middle, low, high = statistics.median(speeds), min(speeds), max(speeds)
             peak = max(peak for _, peak in runs) >> 20
-            print(f"| {count:,} {kind} samples of {size} | {way} | {workers} | {middle:,.0f} ({low:,.0f} to {high:,.0f})"
-                  f" | {peak:,} MiB |")
+            speed = f"{middle:,.0f} ({low:,.0f} to {high:,.0f})"
+            print(f"| {count:,} {kind} samples of {size} | {way} | {workers} | {speed} | {peak:,} MiB |", flush=True)
     return None
 
 
