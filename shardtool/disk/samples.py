@@ -177,8 +177,9 @@ class SampleReader:
     """Reads samples by number.
 
     fields  names of what is wanted; None: everything. Other parts of a tar are not read
-    check   None; 'crc': the checksum of every record (TFRecord only: about 0.1 ms a MB); 'digest': every shard is
-            read whole once, by every process that opens it, and compared with the manifest
+    check   None; 'crc': the checksum of every record (TFRecord only; measured: 0.05 ms a MiB, 0.4 µs a record of 1
+            KiB); 'digest': every shard is read whole once, by every process that opens it, and compared with the
+            manifest
 
     Raises UsageError for a field that no sample has or a check that the format has not.
     """

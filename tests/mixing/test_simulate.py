@@ -346,3 +346,21 @@ def test_odd_sizes_give_numbers_or_a_reason(loader, n, shard, buffer, labels, op
 def test_unknown_loader_in_the_library():
     with pytest.raises(UsageError, match="no loader"):
         simulate(Options("x"), described(100, None, None))
+
+
+def test_the_exact_order_of_our_own_loader_is_the_loaders():
+    """What simulate delivers is what ShardTool, and so shardtool.torch, reads: batch by batch."""
+    from shardtool.jobs.simulate import deliver_epochs, pipeline_of
+    from shardtool.loaders.shardtool import ShardTool
+    from shardtool.schedule.world import World
+
+    sizes = np.array([50, 70, 31, 49])
+    options = Options(loader="shardtool", buffer=20, batch_size=5, workers=2, world_size=2, seed=9, exact=True)
+    runs = deliver_epochs(pipeline_of(options, Stored(sizes)), sizes, [0, 1])
+    for epoch, run in enumerate(runs):
+        schedule = ShardTool(window=20).split(sizes, World(2, workers_per_rank=2, batch_size=5), epoch, 9)
+        for rank in range(2):
+            reading = schedule.rank(rank)
+            edges = zip(run.first, run.first[1:], run.rank, strict=False)
+            mine = [run.ids[a:b].tolist() for a, b, r in edges if r == rank]
+            assert mine == [reading.batch(j).tolist() for j in range(len(reading.batches))]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...base.errors import DataError
-from ...layout.frames import pad512, put_tar_heads, tar_head_bytes, tar_heads
+from ...layout.frames import NAME, pad512, put_tar_heads, tar_head_bytes, tar_heads
 from ...layout.index import I64, Runs
 from ..crc import mask, masked, masked_of_lengths
 from ..crcruns import first_wrong
@@ -128,7 +128,8 @@ class TarFramer:
         payload = index.offset.take(parts) + index.head.take(parts)
         self._names = self._job.keys.part_names(ids, parts, begin)
         head = tar_head_bytes(self._names)
-        self._short = int(head.max(initial=BLOCK)) == BLOCK
+        # A name of more bytes may have a header of one block too, with a prefix.
+        self._short = int(self._names.lengths().max(initial=0)) <= NAME
         # place of every part's frame: its sample's place + the frames before it in the sample
         frame = head + pad512(size)
         before = np.cumsum(frame) - frame

@@ -51,6 +51,8 @@ def walk(raw: Raw, begin: I64, end: I64, shape: Shape) -> Walk:
         steps.enter(0x12, entry)
         if tag:
             steps.enter(tag, entry)
+        else:
+            steps.require(steps.at == entry)
         lo[k], hi[k] = steps.at, entry
         steps.at = entry
     steps.require(steps.at == end)
