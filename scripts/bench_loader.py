@@ -88,12 +88,7 @@ def wids(out, workers):
     import wids as package
     from torch.utils.data import DataLoader
 
-<<<<<<< HEAD
-    named = [path for path in out.glob("*.json") if path.name != "manifest.json"]
-    index = next(iter(out.glob("*.json.wids")), None) or named[0]
-=======
     index = next(p for p in out.glob("*.json") if p.name != "manifest.json")
->>>>>>> torch
     data = package.ShardListDataset(str(index), cache_dir=str(out / "cache"), keep=True, transformations=[])
     sampler = package.ShardedSampler(data, shufflefirst=True)
     return DataLoader(data, BATCH, sampler=sampler, num_workers=workers, collate_fn=same)
@@ -187,11 +182,7 @@ def main():
             middle, low, high = statistics.median(speeds), min(speeds), max(speeds)
             peak = max(peak for _, peak in runs) >> 20
             speed = f"{middle:,.0f} ({low:,.0f} to {high:,.0f})"
-<<<<<<< HEAD
-            print(f"| {count:,} {kind} samples of {size} | {way} | {workers} | {speed} | {peak:,} MiB |")
-=======
             print(f"| {count:,} {kind} samples of {size} | {way} | {workers} | {speed} | {peak:,} MiB |", flush=True)
->>>>>>> torch
     return None
 
 
