@@ -47,6 +47,7 @@ def page() -> str:
 
 def section(title: str, command: click.Command, parent: click.Context | None) -> str:
     """Heading and help of one command."""
+    command._help_option = None  # click keeps the one of the first context, which may be that of a test
     words = command.get_help(context(command, title.split()[-1], parent))
     lines = [line.rstrip() for line in words.splitlines()]
     return f"\n## {title}\n\n```text\n" + "\n".join(lines) + "\n```\n"
