@@ -18,7 +18,7 @@ from ..disk.formats.tfrecord import FRAME
 from ..disk.writer import buffers_bytes
 from ..layout.cost import Cost, against_gather, bucket_budget, bucket_cost, columns_bytes, gather_cost
 from ..layout.example import LARGEST
-from ..layout.frames import pad512, tar_file_bytes, tar_head_bytes
+from ..layout.frames import pad512, tar_file_bytes
 from ..layout.index import I64, Column, Index, windows
 from ..layout.keys import KEEP, NONE, ORDINAL, SOURCE, OutputKeys, first_repeated
 from ..layout.layout import FileBytes, Layout, Limits, choose_shards, contents, shard_cuts
@@ -110,7 +110,7 @@ def frame_bytes(index: Index, format: str, keys: OutputKeys, store: Store) -> Co
     for lo, hi in windows(index.samples, STEP):
         ids = np.arange(lo, hi, dtype=np.int64)
         parts, begin = index.parts_of(ids)
-        part = tar_head_bytes(keys.part_names(ids, parts, begin)) + pad512(index.size.take(parts))
+        part = keys.part_head_bytes(ids, parts, begin) + pad512(index.size.take(parts))
         put(frames, lo, np.add.reduceat(part, begin[:-1]))
     return frames
 

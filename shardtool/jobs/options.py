@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..base.errors import UsageError
@@ -154,8 +154,3 @@ def public_conversion(conversion: Conversion) -> dict[str, Any]:
 def public_rules(rules: Rules) -> dict[str, Any]:
     """The fields of Rules as JSON."""
     return {**asdict(rules), "require": [encode_name(name) for name in rules.require]}
-
-
-def with_rules(options: RepackOptions, **changes: Any) -> RepackOptions:
-    """The options with some rules changed."""
-    return replace(options, rules=replace(options.rules, **changes))

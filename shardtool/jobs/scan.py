@@ -58,12 +58,6 @@ class Scan:
             return SourceTable(files)
         return tuple(one for one in files if isinstance(one, SourceFile))
 
-    @property
-    def unpacked_bytes(self) -> int:
-        """Content of the compressed sources: what their spool holds or would hold."""
-        sizes = (self.content[number] for number in self.inputs.compressed)
-        return sum(path.size if isinstance(path, Packed) else os.stat(path).st_size for path in sizes)
-
 
 def scan(
     sources: Sequence[str],

@@ -47,11 +47,6 @@ class Pipeline:
         """Buffers a rank has."""
         return max(1, self.workers) if self.shuffle.workers == "processes" else 1
 
-    @property
-    def before_split(self) -> bool:
-        """Whether ranks take every k-th sample of one shuffled stream."""
-        return self.shuffle.split == "after"
-
 
 @dataclass(frozen=True)
 class Lane:

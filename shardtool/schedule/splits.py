@@ -142,11 +142,6 @@ class Splits:
         samples, _ = self.last_turn(np.array([rank], np.int64), ranks)
         return self.whole_turns * self.turns + int((samples > 0).sum())
 
-    @property
-    def most_steps(self) -> int:
-        """Steps in which any rank delivers."""
-        return self.steps(0, 1)
-
     def take(self, steps: I64, rank: int, ranks: int) -> tuple[I64, I64, I64]:
         """What a rank delivers in `steps` int64[k]: (split int64[m], row int64[m], samples of each step int64[k]), in
         order of delivery."""
