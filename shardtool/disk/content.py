@@ -68,13 +68,15 @@ def own_checksums(file: Input, rules: Rules) -> bool:
     return file.format == "tfrecord" and rules.verify
 
 
-def scan_content(file: Input, content: Content, rules: Rules, *, check_payload: bool) -> Scanned:
-    """Walk the content of one source, and count its damage."""
+def scan_content(
+    file: Input, content: Content, rules: Rules, *, check_payload: bool, window: int | None = None
+) -> Scanned:
+    """Walk the content of one source, and count its damage. `window` as for scan_file."""
     if file.files is not None:
         return scan_folder(file.files, rules)
     name = file.name if file.compression is None else file.name + b" (decompressed)"
     if content.damage is None:
-        return scan_file(file.format, content.path, name, rules, check_payload=check_payload)
+        return scan_file(file.format, content.path, name, rules, check_payload=check_payload, window=window)
     # What came out last before the damage showed may be wrong.
     scanned = scan_file(file.format, content.path, name, rules, check_payload=True)
     findings, error = scanned.findings, content.damage

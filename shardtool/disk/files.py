@@ -63,10 +63,12 @@ def fsync_folder(path: bytes) -> None:
         os.close(fd)
 
 
-def rename(temporary: bytes, final: bytes) -> None:
-    """The moment at which a file appears; the folder is synced after it."""
-    os.rename(temporary, final)
-    fsync_folder(os.path.dirname(final) or b".")
+def rename(*pairs: tuple[bytes, bytes]) -> None:
+    """The moment at which files appear: temporary name, final name. Their folders are synced after it."""
+    for temporary, final in pairs:
+        os.rename(temporary, final)
+    for folder in dict.fromkeys(os.path.dirname(final) or b"." for _, final in pairs):
+        fsync_folder(folder)
 
 
 def create(path: bytes, mode: int = 0o666, flags: int = 0) -> int:
@@ -103,7 +105,7 @@ def publish(temporary: bytes, final: bytes, chunks: Iterable[bytes]) -> int:
         sync(fd)
     finally:
         os.close(fd)
-    rename(temporary, final)
+    rename((temporary, final))
     return size
 
 

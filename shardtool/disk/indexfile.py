@@ -63,13 +63,21 @@ class IndexWriter:
         data = np.ascontiguousarray(values, dtype)
         write_all(self._fd, data.view(np.uint8).data, self._offset[name] + first * dtype.itemsize)
 
-    def publish(self, final: bytes) -> None:
-        """Add the trailer, sync, rename."""
+    def end(self) -> None:
+        """Add the trailer: all columns are there."""
         digest = _digest(self._fd, self._end)
         write_all(self._fd, digest, self._end)
+
+    def sync(self) -> None:
+        """Make it durable, close."""
         sync(self._fd)
         self.close()
-        rename(self._temporary, final)
+
+    def publish(self, final: bytes) -> None:
+        """End, sync, rename."""
+        self.end()
+        self.sync()
+        rename((self._temporary, final))
 
     def close(self) -> None:
         """Give the descriptor back; an unpublished file stays under its temporary name."""

@@ -12,51 +12,95 @@ import select
 import signal
 import struct
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..base.errors import DataError, HostError, ShardtoolError
 
 Result = TypeVar("Result")
 # A task calls this with the number of units it has done since the last call.
 Advance = Callable[[int], None]
+# What is to be done for a task: its result, or a `Later` of it.
+Task = Callable[[int, Advance], Any]
 
 _LENGTH = struct.Struct("<QB")
 _PROGRESS, _RESULT, _ERROR = 0, 1, 2
 
 
+class Later(Generic[Result]):
+    """What a task may return instead of its result: the work is done, and the machine is still busy with it.
+
+    The worker goes on with its next task and calls `finish` after that, or at once when there is none. `drop` is called
+    instead when an error came between.
+    """
+
+    def __init__(self, finish: Callable[[], Result], drop: Callable[[], None] = lambda: None) -> None:
+        self.finish = finish
+        self.drop = drop
+
+    def then(self, more: Callable[[Result], Result]) -> Later[Result]:
+        """The same with something done to the result."""
+        return Later(lambda: more(self.finish()), self.drop)
+
+
 def run_tasks(
-    function: Callable[[int, Advance], Result], tasks: Sequence[int], jobs: int, advance: Advance,
-    *, apart: bool = False,
-) -> Iterator[tuple[int, Result]]:  # fmt: skip
+    function: Task, tasks: Sequence[int], jobs: int, advance: Advance,
+    *, apart: bool = False, ahead: bool = False, file_of: Callable[[int], bytes] | None = None,
+) -> Iterator[tuple[int, Any]]:  # fmt: skip
     """(task, result) as they finish. The first error ends the others and is raised here.
 
-    apart  in processes of their own even when one would do: tasks that read mapped files may be killed by them
+    apart    in processes of their own even when one would do: tasks that read mapped files may be killed by them
+    ahead    give every worker its next task before it has done the one it is at: for tasks that end `Later`
+    file_of  the file that a task reads, if it is one, for the message about that
 
     Raises HostError when a worker is killed from outside, DataError when a file that it had mapped was cut short.
     """
     if not apart and (jobs <= 1 or len(tasks) <= 1):
-        for task in tasks:
-            yield task, function(task, advance)
+        yield from _here(function, tasks, advance)
         return
-    workers = [_Worker(function) for _ in range(max(1, min(jobs, len(tasks))))]
+    workers = [_Worker(function, file_of) for _ in range(max(1, min(jobs, len(tasks))))]
     try:
-        yield from _serve(workers, list(tasks), advance)
+        yield from _serve(workers, list(tasks), 2 if ahead else 1, advance)
     finally:
         for worker in workers:
             worker.end()
 
 
-def _serve(workers: list[_Worker], tasks: list[int], advance: Advance) -> Iterator[tuple[int, Any]]:
+def _here(
+    function: Task, tasks: Sequence[int], advance: Advance
+) -> Iterator[tuple[int, Any]]:
+    before: tuple[int, Later[Any]] | None = None
+    try:
+        for task in tasks:
+            made = function(task, advance)
+            if before is not None:
+                (number, later), before = before, None
+                yield number, later.finish()
+            if isinstance(made, Later):
+                before = task, made
+            else:
+                yield task, made
+        if before is not None:
+            (number, later), before = before, None
+            yield number, later.finish()
+    finally:
+        if before is not None:
+            before[1].drop()
+
+
+def _serve(workers: list[_Worker], tasks: list[int], depth: int, advance: Advance) -> Iterator[tuple[int, Any]]:
     waiting = tasks[::-1]
     poll = select.poll()
     by_fd = {}
     for worker in workers:
         by_fd[worker.results] = worker
         poll.register(worker.results, select.POLLIN | select.POLLHUP)
-        if waiting:
-            worker.give(waiting.pop())
-    busy = sum(worker.task is not None for worker in workers)
+    for _ in range(depth):
+        for worker in workers:
+            if waiting:
+                worker.give(waiting.pop())
+    busy = sum(len(worker.tasks) for worker in workers)
     while busy:
         for fd, _ in poll.poll():
             worker = by_fd[fd]
@@ -66,9 +110,7 @@ def _serve(workers: list[_Worker], tasks: list[int], advance: Advance) -> Iterat
             elif kind == _ERROR:
                 raise value
             else:
-                task = worker.task
-                assert task is not None
-                worker.task = None
+                task = worker.tasks.popleft()
                 busy -= 1
                 if waiting:
                     worker.give(waiting.pop())
@@ -79,8 +121,9 @@ def _serve(workers: list[_Worker], tasks: list[int], advance: Advance) -> Iterat
 class _Worker:
     """One forked child: reads task numbers from a pipe, writes results to another."""
 
-    def __init__(self, function: Callable[[int, Advance], Any]) -> None:
-        self.task: int | None = None
+    def __init__(self, function: Task, file_of: Callable[[int], bytes] | None) -> None:
+        self.tasks: deque[int] = deque()  # given and not answered, in this order
+        self._file_of = file_of
         task_out, self._tasks = os.pipe()
         self.results, result_in = os.pipe()
         sys.stdout.flush()
@@ -95,7 +138,7 @@ class _Worker:
         os.close(result_in)
 
     def give(self, task: int) -> None:
-        self.task = task
+        self.tasks.append(task)
         os.write(self._tasks, task.to_bytes(8, "little"))
 
     def receive(self) -> tuple[int, Any]:
@@ -116,8 +159,9 @@ class _Worker:
         _, status = os.waitpid(self.pid, 0)
         self.pid = 0
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGBUS:
+            file = self._file_of(self.tasks[0]) if self._file_of is not None and self.tasks else None
             return DataError(
-                "an input file became shorter, or could not be read, while it was copied",
+                "an input file became shorter, or could not be read, while it was in use", file=file,
                 why="a worker process was ended by SIGBUS",
                 remedy="keep the input unchanged (and look at the disk), then start again with --overwrite",
             )
@@ -141,7 +185,7 @@ class _Worker:
             self.pid = 0
 
 
-def _child(function: Callable[[int, Advance], Any], tasks: int, results: int, parent: int) -> None:
+def _child(function: Task, tasks: int, results: int, parent: int) -> None:
     """The life of a worker; never returns."""
     status = 1
     try:
@@ -155,18 +199,41 @@ def _child(function: Callable[[int, Advance], Any], tasks: int, results: int, pa
             while message:
                 message = message[os.write(results, message) :]
 
-        while number := os.read(tasks, 8):
-            try:
-                value = function(int.from_bytes(number, "little"), lambda count: send(_PROGRESS, count))
-            except BaseException as error:
-                send(_ERROR, _portable(error))
-                break
-            send(_RESULT, value)
+        def given() -> Iterator[int]:
+            while number := os.read(tasks, 8):
+                yield int.from_bytes(number, "little")
+
+        try:
+            _work(function, given(), tasks, send)
+        except BaseException as error:
+            send(_ERROR, _portable(error))
         status = 0
     except BaseException:
         pass  # the parent has gone or reads no more: nobody to tell
     finally:
         os._exit(status)
+
+
+def _work(
+    function: Task, given: Iterator[int], tasks: int, send: Callable[[int, Any], None]
+) -> None:
+    """Answer tasks in their order."""
+    before: Later[Any] | None = None
+    while True:
+        if before is not None and not select.select([tasks], [], [], 0)[0]:
+            send(_RESULT, before.finish())
+            before = None
+        number = next(given, None)
+        if number is None:
+            return
+        made = function(number, lambda count: send(_PROGRESS, count))
+        if before is not None:
+            send(_RESULT, before.finish())
+            before = None
+        if isinstance(made, Later):
+            before = made
+        else:
+            send(_RESULT, made)
 
 
 def _portable(error: BaseException) -> BaseException:

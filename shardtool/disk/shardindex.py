@@ -55,16 +55,18 @@ class ShardIndexWriter:
     """The index of one shard, row after row in output order.
 
     parts, key_bytes  how many there will be: they decide where the columns lie
+    name              relative to the manifest
+    temporary, path   where the file is until `sync`, and where it then belongs
     """
 
     def __init__(self, job: CopyJob, shard: int, parts: int, key_bytes: int) -> None:
         samples = int(job.layout.cuts[shard + 1] - job.layout.cuts[shard])
         count = {"key": key_bytes, "part_ext": parts, "part_offset": parts, "part_size": parts}
         columns = {column: (dtype, count.get(column, samples)) for column, dtype in job.columns.items()}
-        self._name = index_name(job.names[shard])
-        self._path = job.out + b"/" + self._name.encode()
+        self.name = index_name(job.names[shard])
+        self.temporary, self.path = job.temporary(shard, "index"), job.out + b"/" + self.name.encode()
         self._exts = job.index.exts
-        self._file = IndexWriter(job.temporary(shard, "index"), job.names[shard], columns, self._exts)
+        self._file = IndexWriter(self.temporary, job.names[shard], columns, self._exts)
         self._rows = self._bytes = self._parts = self._keys = 0
 
     def put(self, rows: Rows) -> None:
@@ -97,27 +99,31 @@ class ShardIndexWriter:
         put("part_size", at, rows.size)
         self._parts += rows.parts
 
-    def publish(self) -> str:
-        """Sync and rename; returns the name relative to the manifest."""
-        self._file.publish(self._path)
-        return self._name
+    def end(self) -> None:
+        """All rows are there."""
+        self._file.end()
+
+    def sync(self) -> None:
+        """Make it durable, close."""
+        self._file.sync()
 
     def close(self) -> None:
         """Give the descriptor back."""
         self._file.close()
 
 
-def write_index(job: CopyJob, shard: int) -> str:
-    """Write and publish the index of one shard from the columns; returns its name relative to the manifest."""
+def filled_index(job: CopyJob, shard: int) -> ShardIndexWriter:
+    """The index of one shard with all rows in it, from the columns."""
     lo, hi = int(job.layout.cuts[shard]), int(job.layout.cuts[shard + 1])
     writer = ShardIndexWriter(job, shard, *_totals(job, lo, hi))
     try:
         for a, b in windows(hi - lo, STEP):
             ids, place = job.layout.window(lo + a, lo + b)
             writer.put(rows_of(job.index, job.keys, ids, np.diff(place)))
-        return writer.publish()
-    finally:
+    except BaseException:
         writer.close()
+        raise
+    return writer
 
 
 def _totals(job: CopyJob, lo: int, hi: int) -> tuple[int, int]:

@@ -57,7 +57,9 @@ def io_mode() -> str:
 class ShardWriter:
     """Writes one shard after the other; one a process.
 
-        begin -> (space -> commit | write)* -> finish      or abort
+        begin -> (space -> commit | write)* -> end      or abort
+
+    `end` gives what the shard came to; the next one may begin before that is asked to `finish`.
 
     The thread and the buffers come with the first shard and go with `close`. Do not fork between: a child has
     the memory, but not the thread.
@@ -127,25 +129,20 @@ class ShardWriter:
                 self.commit(count)
                 done += count
 
-    def end(self) -> None:
-        """Hand the rest over. `finish` then waits for the disk; other work may be done before it."""
+    def end(self) -> Ended:
+        """Hand the rest over: nothing more is written to this shard."""
         if self._buffer is not None:
             buffer, count = self._buffer, self._fill
             self._buffer, self._fill = None, 0
             self._send(buffer, count)
+        file, thread = self._begun()
+        self._file = None
+        digests = {name: digest.hexdigest() for name, digest in self._digests.items()}
+        return Ended(file, thread.mark(), self.bytes, digests)
 
     def finish(self) -> dict[str, str]:
-        """Write what is left, sync, close the file; hex digests by algorithm.
-
-        Raises OSError, with the file's name, when any write or the sync failed.
-        """
-        self.end()
-        file, thread = self._begun()
-        thread.drain()
-        file.check()
-        file.sync()
-        self._file = None
-        return {name: digest.hexdigest() for name, digest in self._digests.items()}
+        """End and finish: hex digests by algorithm."""
+        return self.end().finish()
 
     def abort(self) -> None:
         """Give the shard up, if there is one; its file stays as it is. The writer can begin another."""
@@ -201,6 +198,38 @@ class ShardWriter:
         thread.tasks.put((file, buffer, count))
 
 
+class Ended:
+    """A shard whose bytes are on their way to the disk.
+
+    bytes    its size
+    digests  hex, by algorithm
+    """
+
+    def __init__(self, file: _File, written: threading.Event, size: int, digests: dict[str, str]) -> None:
+        self.bytes, self.digests = size, digests
+        self._file, self._written = file, written
+
+    def finish(self) -> dict[str, str]:
+        """Wait for the last write, sync, close the file; the digests.
+
+        Raises OSError, with the file's name, when any write or the sync failed.
+        """
+        self._written.wait()
+        try:
+            self._file.check()
+            self._file.sync()
+        except BaseException:
+            self._file.close()
+            raise
+        return self.digests
+
+    def drop(self) -> None:
+        """Give the shard up; its file stays as it is."""
+        self._file.give_up()
+        self._written.wait()
+        self._file.close()
+
+
 def _new_buffer(size: int) -> mmap.mmap:
     """Private memory, in huge pages where the machine has them."""
     buffer = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -241,13 +270,18 @@ class _WriterThread:
         """Whether this process is a fork of the one that has the thread."""
         return self._process != os.getpid()
 
+    def mark(self) -> threading.Event:
+        """Set when all that was sent until now is written."""
+        done = threading.Event()
+        if self.left_behind:
+            done.set()
+        else:
+            self.tasks.put(done)
+        return done
+
     def drain(self) -> None:
         """Wait until all that was sent is written."""
-        if self.left_behind:
-            return
-        done = threading.Event()
-        self.tasks.put(done)
-        done.wait()
+        self.mark().wait()
 
     def free_again(self, buffers: list[mmap.mmap]) -> None:
         """Nobody uses any of these: also one that an exception took from the hands of the producer."""

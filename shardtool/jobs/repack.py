@@ -27,7 +27,7 @@ from ..disk.engines.mapped import worth_mapping
 from ..disk.exports import EXPORTS
 from ..disk.files import fsync_folder, is_file, publish, remove, remove_folder
 from ..disk.journal import FOLDER, Journal
-from ..disk.runners import run_tasks
+from ..disk.runners import Later, run_tasks
 from ..disk.shardindex import FOLDER as INDEX_FOLDER
 from ..disk.shardindex import index_columns, index_name
 from ..disk.sources import Inputs, check_apart, resolve
@@ -170,7 +170,7 @@ def _prepared(
     store = Store(options.memory // 3, bulk)
     scan = scan_inputs(
         inputs, options.rules, jobs=options.jobs, check_payload=check, reporter=reporter,
-        spool=None if bulk is None else Spool(bulk), store=store,
+        spool=None if bulk is None else Spool(bulk), store=store, memory=options.memory,
     )  # fmt: skip
     converted = Converted(scan)
     if converts:
@@ -432,12 +432,15 @@ def _copy(
         return [receipts[shard] for shard in range(layout.shards)], resumed
     with ENGINES[cost.engine](job, options.jobs, reporter.advance) as write:
 
-        def one(shard: int, advance: Any) -> Receipt:
-            receipt = write(shard, advance)
+        def kept(receipt: Receipt) -> Receipt:
             journal.write_receipt(receipt)
             return receipt
 
-        for shard, receipt in run_tasks(one, missing, options.jobs, reporter.advance, apart=job.mapped):
+        def one(shard: int, advance: Any) -> Later[Receipt]:
+            return write(shard, advance).then(kept)
+
+        done = run_tasks(one, missing, options.jobs, reporter.advance, apart=job.mapped, ahead=True)
+        for shard, receipt in done:
             receipts[shard] = receipt
     reporter.finish()
     return [receipts[shard] for shard in range(layout.shards)], resumed

@@ -14,6 +14,7 @@ from ..base.errors import DataError, UsageError, printable
 from ..base.ragged import Ragged
 from ..base.reporting import Reporter
 from ..base.units import plural
+from ..disk.blocks import WORTH_MAPPING
 from ..disk.columns import Constant, Store, put
 from ..disk.content import Content, content_of, scan_content
 from ..disk.engines.job import SourceFile, SourceTable
@@ -26,6 +27,10 @@ from ..disk.sources import Input, Inputs, SourceOptions, resolve
 from ..disk.spool import Spool
 from ..layout.index import I64, Column, Index, Runs, Source
 from ..layout.rules import Rules
+
+# Bytes of a source that a scan has mapped at a time: more lanes then walk side by side.
+LEAST_WINDOW, LARGEST_WINDOW = 4 << 20, 64 << 20
+MEMORY = 256 << 20  # where nobody said how much there is
 
 
 @dataclass(frozen=True)
@@ -80,10 +85,12 @@ def scan(
 
 def scan_inputs(
     inputs: Inputs, rules: Rules, *, jobs: int, check_payload: bool, reporter: Reporter, spool: Spool | None = None,
-    store: Store | None = None,
+    store: Store | None = None, memory: int | None = None,
 ) -> Scan:  # fmt: skip
     """The same for sources that are found already. Compressed ones are decoded into the spool, or, without one, on
     the way and once more for whoever reads them again. Long columns go into the store."""
+    large = any(file.size >= WORTH_MAPPING for file in inputs.files)
+    window = min(LARGEST_WINDOW, max(LEAST_WINDOW, (memory or MEMORY) // (8 * jobs))) if large else None
     contents = _spooled(inputs, rules, jobs, reporter, spool)
     found: dict[int, tuple[Slim, bytes]] = {}
     reporter.stage("scan", sum(file.size for file in inputs.files), "B")
@@ -91,11 +98,13 @@ def scan_inputs(
     def one(number: int, advance: Advance) -> tuple[Slim, bytes]:
         file = inputs.files[number]
         content = contents[number] if contents else content_of(file, rules)
-        scanned = scan_content(file, content, rules, check_payload=check_payload)
+        scanned = scan_content(file, content, rules, check_payload=check_payload, window=window)
         advance(file.size)
         return slim(scanned), content.path
 
-    for number, result in run_tasks(one, _largest_first(inputs.files), jobs, reporter.advance):
+    names = [file.name for file in inputs.files]
+    tasks = _largest_first(inputs.files)
+    for number, result in run_tasks(one, tasks, jobs, reporter.advance, apart=large, file_of=names.__getitem__):
         found[number] = result
     reporter.finish()
     slims = [found[number][0] for number in range(len(inputs.files))]

@@ -168,7 +168,7 @@ def test_a_second_run_goes_on(tmp_path, engine, pair):
     run(source, tmp_path / "reference", **options)
     from shardtool.disk import writer
 
-    finish, done = writer.ShardWriter.finish, []
+    finish, done = writer.Ended.finish, []
 
     def dies(self):
         if len(done) == 2:
@@ -176,12 +176,12 @@ def test_a_second_run_goes_on(tmp_path, engine, pair):
         done.append(1)
         return finish(self)
 
-    writer.ShardWriter.finish = dies
+    writer.Ended.finish = dies
     try:
         with pytest.raises(KeyboardInterrupt):
             run(source, tmp_path / "out", **options)
     finally:
-        writer.ShardWriter.finish = finish
+        writer.Ended.finish = finish
     assert not os.path.exists(tmp_path / "out" / "manifest.json")
     run(source, tmp_path / "out", **options)
     assert content(tmp_path / "out") == content(tmp_path / "reference")

@@ -1,6 +1,7 @@
 """Engines choose only the order in which bytes move: all of them write the same bytes.
 
-ENGINES: name -> context manager of (CopyJob, jobs, advance) that gives a function (shard number, advance) -> Receipt.
+ENGINES: name -> context manager of (CopyJob, jobs, advance) that gives a function (shard number, advance) -> Receipt,
+Later.
 What has to happen before the first shard happens on entering, in up to `jobs` processes. The function may be called
 in forked children; what it keeps from shard to shard belongs to one process, and what the process that entered the
 context keeps is given back at its end.

@@ -25,7 +25,7 @@ from ...layout.index import I64, windows
 from ...layout.manifest import Receipt
 from ...layout.rows import Rows, rows_of
 from ..files import write_all
-from ..runners import Advance, run_tasks
+from ..runners import Advance, Later, run_tasks
 from ..shardindex import ShardIndexWriter
 from ..writer import ShardWriter
 from .framers import framer_of
@@ -50,7 +50,7 @@ class Block:
 
 
 @contextlib.contextmanager
-def bucket(job: CopyJob, jobs: int, advance: Advance) -> Iterator[Callable[[int, Advance], Receipt]]:
+def bucket(job: CopyJob, jobs: int, advance: Advance) -> Iterator[Callable[[int, Advance], Later[Receipt]]]:
     """All passes but the last on entering; what it gives is the last, a shard a call. See ENGINES."""
     most = job.budget
     buckets = plan_buckets(job.layout, most)
@@ -288,7 +288,7 @@ class _Collect:
         self._reader = _reader(job, spill)
         self._writer: ShardWriter | None = None
 
-    def __call__(self, shard: int, advance: Advance) -> Receipt:
+    def __call__(self, shard: int, advance: Advance) -> Later[Receipt]:
         job, first = self._job, self._buckets.shard_first
         lo, hi = int(first[shard]), int(first[shard + 1])
         if self._writer is None:
@@ -300,10 +300,12 @@ class _Collect:
         try:
             for bucket in range(lo, hi):
                 self._bucket(bucket, writer, index, advance)
-            return finish_shard(job, shard, writer, temporary, index.publish)
+            return finish_shard(job, shard, writer, temporary, lambda: index)
+        except BaseException:
+            index.close()
+            raise
         finally:
             writer.abort()
-            index.close()
 
     def close(self) -> None:
         """Give back what this process holds."""

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ...layout.manifest import Receipt
-from ..shardindex import write_index
+from ..runners import Later
+from ..shardindex import filled_index
 from ..writer import ShardWriter
 from .framers import framer_of
 from .frames import Reads
@@ -25,7 +26,7 @@ Advance = Callable[[int], None]
 
 
 @contextlib.contextmanager
-def gather(job: CopyJob, jobs: int, advance: Advance) -> Iterator[Callable[[int, Advance], Receipt]]:
+def gather(job: CopyJob, jobs: int, advance: Advance) -> Iterator[Callable[[int, Advance], Later[Receipt]]]:
     """What writes one shard after the other of this job. See ENGINES."""
     # Thread and buffers come with the first shard: in a worker, after its fork.
     most = int(job.layout.shard_bytes.max(initial=0))
@@ -52,15 +53,17 @@ class _Reader:
         self._mapped.read(reads, np.frombuffer(view, np.uint8))
 
 
-def _write_shard(job: CopyJob, writer: ShardWriter, reader: _Reader, shard: int, advance: Advance) -> Receipt:
-    """Write, sync and publish one shard and its index."""
+def _write_shard(
+    job: CopyJob, writer: ShardWriter, reader: _Reader, shard: int, advance: Advance
+) -> Later[Receipt]:
+    """Write one shard and its index; later sync and publish them."""
     lo, hi = int(job.layout.cuts[shard]), int(job.layout.cuts[shard + 1])
     temporary = job.temporary(shard, "data")
     sources = SourceFiles(job.sources)
     try:
         writer.begin(temporary)
         _copy(job, sources, reader, writer, lo, hi, advance)
-        return finish_shard(job, shard, writer, temporary, lambda: write_index(job, shard))
+        return finish_shard(job, shard, writer, temporary, lambda: filled_index(job, shard))
     finally:
         writer.abort()
         sources.close()

@@ -6,12 +6,19 @@ from ...layout.rules import Rules
 from ..scanned import Scanned
 
 
-def scan_file(format: str, path: bytes, name: bytes, rules: Rules, *, check_payload: bool) -> Scanned:
-    """Walk one file of a known format."""
+def scan_file(
+    format: str, path: bytes, name: bytes, rules: Rules, *, check_payload: bool, window: int | None = None
+) -> Scanned:
+    """Walk one file of a known format.
+
+    window  None: the file is read. Bytes: it is mapped, so many at a time; for worker processes only (see Blocks)
+    """
     if format == "tfrecord":
         from . import tfrecord
 
-        return tfrecord.scan(path, name, rules, check_payload=check_payload)
+        return tfrecord.scan(
+            path, name, rules, check_payload=check_payload, window=window, mapped=window is not None
+        )
     from . import tar
 
-    return tar.scan(path, name, rules)
+    return tar.scan(path, name, rules, mapped=window is not None)

@@ -31,19 +31,20 @@ _LENGTH = struct.Struct("<Q")
 
 
 def scan(
-    path: bytes, name: bytes, rules: Rules, *, check_payload: bool = True, window: int | None = None
-) -> Scanned:
+    path: bytes, name: bytes, rules: Rules, *, check_payload: bool = True, window: int | None = None,
+    mapped: bool = False,
+) -> Scanned:  # fmt: skip
     """All records of a file, by a walk over the lengths.
 
     Checksums of lengths are checked unless rules.verify is off (then a length is only held against the file's
     size); those of payloads too when `check_payload`, which a copy that checks them itself turns off. The file is
-    read by `window` bytes at a time (WINDOW).
+    read by `window` bytes at a time (WINDOW), through a mapping if `mapped` (see Blocks).
 
     Raises DataError naming file, byte offset and reason; what rules.on_corrupt makes of damage is in
     docs/formats/tfrecord.md.
     """
     window = window or WINDOW
-    with Blocks(path, name, window) as file:
+    with Blocks(path, name, window, mapped=mapped) as file:
         return _Walk(file, rules, check_payload, window).run()
 
 

@@ -23,16 +23,18 @@ LABEL_BYTES = 1024
 Target = tuple[int, int, Runs | None]  # payload (offset in the file), size, runs
 
 
-def scan(path: bytes, name: bytes, rules: Rules) -> Scanned:
+def scan(path: bytes, name: bytes, rules: Rules, *, mapped: bool = False) -> Scanned:
     """Samples of the archive at `path`; `name` is what messages call it. Raises DataError.
+
+    mapped  look at headers in a mapping (see Blocks) as long as they are ordinary ones
 
     Hard links need the place of every member before them, which most archives can be spared: the first link
     that is met starts the scan again, with names kept.
     """
     try:
-        return _Scan(path, name, rules, keep_names=False).run()
+        return _Scan(path, name, rules, keep_names=False, mapped=mapped).run()
     except _LinkMet:
-        return _Scan(path, name, rules, keep_names=True).run()
+        return _Scan(path, name, rules, keep_names=True, mapped=mapped).run()
 
 
 class _LinkMet(Exception):
@@ -42,7 +44,8 @@ class _LinkMet(Exception):
 class _Scan:
     """One pass over one archive: sorts events of a Walk into samples, counts, and damage."""
 
-    def __init__(self, path: bytes, name: bytes, rules: Rules, keep_names: bool) -> None:
+    def __init__(self, path: bytes, name: bytes, rules: Rules, keep_names: bool, mapped: bool) -> None:
+        self.mapped = mapped
         self.path, self.name, self.rules = path, name, rules
         self.findings = Findings()
         self.samples = Samples(name, rules)
@@ -58,8 +61,7 @@ class _Scan:
             if blocks.size == 0:
                 self._empty()
                 return self._scanned(0)
-            # what is decoded on the way is not read twice
-            found = None if isinstance(self.path, Packed) else vector.columns(blocks, self.rules)
+            found = self._ordinary()
             if found is not None:
                 columns, labels, end = found
                 return self._scanned(end, columns, labels or self._labels(blocks, columns))
@@ -71,6 +73,12 @@ class _Scan:
             self.findings.warnings.extend(walk.warnings)
             self._sum_up()
             return self._scanned(walk.end, columns, self._labels(blocks, columns))
+
+    def _ordinary(self) -> vector.Found | None:
+        if isinstance(self.path, Packed):  # what is decoded on the way is not read twice
+            return None
+        with Blocks(self.path, self.name, vector.MAPPED_PIECE, mapped=self.mapped) as blocks:
+            return vector.columns(blocks, self.rules)
 
     def _read(self, walk: Walk) -> None:
         add, targets, match = self.samples.add, self.targets, PLAIN.fullmatch

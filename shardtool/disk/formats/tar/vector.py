@@ -24,6 +24,7 @@ LEAST = 1 << 18  # a smaller archive is read plainly before numpy is under way
 LARGE = 1 << 16  # bytes of a mean member from which on the plain scan is as fast: it skips payloads
 JUDGE = 1 << 23  # the mean is judged when so many bytes have been passed
 PIECE = 1 << 19  # bytes read at a time: still in the second-level cache when they are looked at
+MAPPED_PIECE = 1 << 21  # the same of a mapping, where only headers are touched
 BATCH = 4096  # headers understood at a time
 MANY = 256  # more extensions than this are not ordinary
 
@@ -71,11 +72,12 @@ def columns(blocks: Blocks, rules: Rules) -> Found | None:
 
 def _read(blocks: Blocks, members: _Members) -> int:
     """All members; returns where the last one ends, behind which there are only zeros."""
-    heads = np.empty((BATCH + PIECE // BLOCK, _WORDS), _WORD)  # [k, 64]: one row a header
+    piece = MAPPED_PIECE if blocks.mapped else PIECE
+    heads = np.empty((BATCH + piece // BLOCK, _WORDS), _WORD)  # [k, 64]: one row a header
     bodies = np.empty_like(heads) if members.labels_wanted else heads[:0]  # the block behind each header
     places: list[I64] = []  # where the headers in `heads` are in the file
     count = end = 0
-    for offset, words, here in _pieces(blocks):
+    for offset, words, here in _pieces(blocks, piece):
         np.take(words, here, axis=0, out=heads[count : count + len(here)], mode="clip")
         if members.labels_wanted:
             np.take(words, here + 1, axis=0, out=bodies[count : count + len(here)], mode="clip")
@@ -92,19 +94,22 @@ def _read(blocks: Blocks, members: _Members) -> int:
     return end
 
 
-def _pieces(blocks: Blocks) -> Iterator[tuple[int, U64, I64]]:
+def _pieces(blocks: Blocks, piece: int) -> Iterator[tuple[int, U64, I64]]:
     """(offset, its blocks as words [b, 64], which of them look like headers) of pieces that begin with a header.
 
     The next piece begins where the last member ends by its header's word; what looks like a header may be content.
     """
-    buffer = np.empty((PIECE // BLOCK, _WORDS), _WORD)
-    view = memoryview(buffer.view(np.uint8).reshape(-1))  # type: ignore[arg-type]
+    buffer = np.empty(0 if blocks.mapped else piece, np.uint8)
     at = seen = 0
     judged = False
     while blocks.size - at >= BLOCK:
-        room = min(PIECE, blocks.size - at) // BLOCK
-        blocks.read_into(view[: room * BLOCK], at)
-        words = buffer[:room]
+        size = min(piece, blocks.size - at) // BLOCK * BLOCK
+        if blocks.mapped:
+            view = blocks.window(at, size)
+        else:
+            view = memoryview(buffer)[:size]  # type: ignore[arg-type]
+            blocks.read_into(view, at)
+        words = np.frombuffer(view, _WORD).reshape(-1, _WORDS)
         # the last block is none of them: what follows its header has to be there too
         here = np.flatnonzero((words[:-1, _MAGIC_WORD] & _MAGIC_MASK) == _MAGIC)
         if not len(here) or here[0]:
