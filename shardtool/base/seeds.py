@@ -8,6 +8,7 @@ them can be computed anywhere, in any order, by any process.
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -79,8 +80,15 @@ def seed_process(seed: int) -> None:
 #
 # What follows is for simulating other people's shuffles. No byte that shardtool writes depends on it.
 
-Generator = np.random.Generator
 PythonRandom = random.Random
+if TYPE_CHECKING:
+    Generator = np.random.Generator
+else:  # numpy imports its generators when they are first asked for, and a repack never asks
+
+    def __getattr__(name: str) -> object:
+        if name == "Generator":
+            return np.random.Generator
+        raise AttributeError(name)
 
 
 def generator(seed: int, *names: str | int) -> Generator:

@@ -20,11 +20,10 @@ from __future__ import annotations
 
 from functools import cache
 
-import crc32c
 import numpy as np
 import numpy.typing as npt
 
-from .crc import U32, masked, masked_of_lengths
+from .crc import U32, crc32c, masked, masked_of_lengths
 from .lanes import FOOT, FRAME, HEAD, words
 
 I64 = npt.NDArray[np.int64]
@@ -128,8 +127,7 @@ def _in_wrong_runs(raw: Bytes, start: I64, size: I64, small: npt.NDArray[np.bool
     runs = np.bitwise_xor.reduceat(_shift(distance + FOOT, frame), first)
     runs ^= _shift(run_bytes, np.full(len(first), _ONES)) ^ _ONES
     view = raw.data
-    crc = crc32c.crc32c
-    found = np.fromiter((crc(view[a:b]) for a, b in zip(lo.tolist(), hi.tolist(), strict=True)), np.uint32, len(lo))
+    found = np.fromiter((crc32c(view[a:b]) for a, b in zip(lo.tolist(), hi.tolist(), strict=True)), np.uint32, len(lo))
     wrong = found != runs
     if not every:
         wrong |= ~small[first]
@@ -160,7 +158,7 @@ def _tables() -> tuple[U32, U32]:
     [k, j, b] is z(k, b << 8 * j): a register is the XOR of its four bytes in their places.
     """
     byte = [[(b << 8 * j) ^ 0xFFFFFFFF for b in range(256)] for j in range(4)]
-    one = np.array([[crc32c.crc32c(b"\0", r) ^ 0xFFFFFFFF for r in row] for row in byte], np.uint32)
+    one = np.array([[crc32c(b"\0", r) ^ 0xFFFFFFFF for r in row] for row in byte], np.uint32)
     low = _powers(one)
     return low.ravel(), _powers(_apply(one, low[255])).ravel()
 

@@ -9,9 +9,7 @@ Formats: RFC 1950 (zlib), 1951 (deflate), 1952 (gzip), 8878 (zstd), the .xz file
 
 from __future__ import annotations
 
-import bz2
 import importlib
-import lzma
 import os
 import sys
 import zlib
@@ -241,8 +239,12 @@ class Decoder:
                 raise self._corrupt("it needs a preset dictionary, which nobody has", self.offset - 2)
             return _Inflate(self._deflate, "adler32")
         if self.kind == "bz2":
+            import bz2
+
             return bz2.BZ2Decompressor()
         if self.kind == "xz":
+            import lzma
+
             return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
         made: _Member = zstd().ZstdDecompressor()
         return made

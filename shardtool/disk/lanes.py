@@ -118,7 +118,8 @@ def _starts(raw: Bytes, lanes: int, longest: int) -> I64:
         strip, which = np.unique(np.repeat(strip, 2)[right], return_index=True)
         start[strip] = place[right][which]
         off += look - PATTERN
-    return np.unique(start[start >= 0])  # a head on the edge between two strips may be found in both
+    start = np.sort(start[start >= 0])
+    return start[np.diff(start, prepend=-1) > 0]  # a head on the edge between two strips may be found in both
 
 
 def _heads(pairs: npt.NDArray[np.uint16]) -> tuple[I64, I64]:

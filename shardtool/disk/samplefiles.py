@@ -11,7 +11,6 @@ import stat
 import time
 from array import array
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -318,5 +317,7 @@ def _status(paths: list[bytes], missing: Callable[[bytes], DataError]) -> Iterat
     if not slow:
         yield from map(one, paths[16:])
     elif len(paths) > 16:
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(_THREADS) as pool:
             yield from pool.map(one, paths[16:])

@@ -156,14 +156,18 @@ def _place(order: Order, frames: Column, store: Store, memory: int, too_large: C
     at = total = largest = 0
     found: list[tuple[I64, I64, I64]] = []
     for piece in order.pieces(max(STEP, memory // 3 // _PIECE)):
-        size = frames.take(piece)
-        ends = np.cumsum(size)
-        put(ids, at, piece)
-        put(end, at, ends + total)
-        over = np.flatnonzero(too_large(size))
-        if len(over):
-            found.append((over + at, piece[over], size[over]))
-        at, total, largest = at + len(piece), total + int(ends[-1]), max(largest, int(size.max()))
+        # What is looked up in a file is swept through for every call; in memory, small steps stay in the cache.
+        for lo, hi in windows(len(piece), len(piece) if store.spilled else STEP):
+            some = piece[lo:hi]
+            size = frames.take(some)
+            ends = np.cumsum(size)
+            ends += total
+            put(ids, at, some)
+            put(end, at, ends)
+            over = np.flatnonzero(too_large(size))
+            if len(over):
+                found.append((over + at, some[over], size[over]))
+            at, total, largest = at + len(some), int(ends[-1]), max(largest, int(size.max()))
     none = np.zeros(0, np.int64)
     positions, samples, sizes = (np.concatenate([none, *(f[k] for f in found)]) for k in range(3))
     return _Placed(ids, end, positions, samples, sizes, largest)

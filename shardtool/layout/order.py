@@ -109,15 +109,24 @@ class Order:
         upper bits the packed order is by number and may be wrong: such runs are ordered again by the full key.
         """
         packed.sort()
-        high = packed >> np.uint64(bits)
-        ids = (packed & np.uint64((1 << bits) - 1)).astype(np.int64)
-        equal = np.flatnonzero(high[1:] == high[:-1])
+        equal = _equal_above(packed, bits)
+        packed &= np.uint64((1 << bits) - 1)
+        ids = packed.view(np.int64)
         if len(equal):
             breaks = np.flatnonzero(np.diff(equal) > 1) + 1
             for run in np.split(equal, breaks):
                 a, b = int(run[0]), int(run[-1]) + 2
                 ids[a:b] = sorted(ids[a:b].tolist(), key=lambda i: sort_key(self.seed, i))
         return ids
+
+
+def _equal_above(packed: U64, bits: int) -> I64:
+    """Places whose upper bits are those of the next place too; by blocks, for fresh memory is dear."""
+    found = [np.zeros(0, np.int64)]
+    for lo in range(0, len(packed) - 1, BLOCK):
+        some = packed[lo : lo + BLOCK + 1]
+        found.append(np.flatnonzero((some[1:] ^ some[:-1]) >> np.uint64(bits) == 0) + lo)
+    return np.concatenate(found)
 
 
 def _index_bits(samples: int) -> int:

@@ -199,7 +199,8 @@ def _names(index: Index, first: I64) -> list[Caught]:
 def _rows(keys: Ragged, hits: Bools) -> I64:
     """Numbers of the keys that have a byte in `hits` (bool[bytes])."""
     at = np.flatnonzero(hits) + keys.first[0]
-    return np.unique(np.searchsorted(keys.first, at, side="right") - 1).astype(np.int64)
+    rows: I64 = np.searchsorted(keys.first, at, side="right") - 1  # ascends with `at`
+    return rows[np.diff(rows, prepend=-1) > 0]
 
 
 def _fields(index: Index, first: I64) -> list[Caught]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import crc32c
 import numpy as np
 import numpy.typing as npt
 
@@ -16,7 +15,7 @@ from ...base.errors import DataError
 from ...base.ragged import Ragged
 from ...layout.frames import pad512, tar_heads
 from ...layout.index import I64, INT64_TEXT, SPAN, Index
-from ..crc import mask, masked, masked_of_lengths
+from ..crc import crc32c, mask, masked, masked_of_lengths
 from ..formats.example_encode import features_of
 from ..formats.tfrecord import FOOT, HEAD
 from ..formats.values import computed
@@ -156,17 +155,17 @@ class ExampleFramer:
         self.plan(ids, np.array([0, HEAD + size + FOOT], np.int64))
         head = self._heads[0]
         writer.write(head)
-        crc = crc32c.crc32c(head[HEAD:])
+        crc = crc32c(head[HEAD:])
         for prefix, part in zip(self._prefixes, self._part.tolist(), strict=True):
             writer.write(prefix)
-            crc = crc32c.crc32c(prefix, crc)
+            crc = crc32c(prefix, crc)
             if part < 0:
                 assert self._keys is not None
                 writer.write(self._keys[0])
-                crc = crc32c.crc32c(self._keys[0], crc)
+                crc = crc32c(self._keys[0], crc)
                 continue
             for piece in self._parts.pieces(part, sources, writer):
-                crc = crc32c.crc32c(piece, crc)
+                crc = crc32c(piece, crc)
         writer.write(mask(crc).to_bytes(4, "little"))
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-import crc32c
 import numpy as np
 import numpy.typing as npt
 
 from ...base.errors import DataError
 from ...layout.frames import NAME, pad512, put_tar_heads, tar_head_bytes, tar_heads
 from ...layout.index import I64, Runs
-from ..crc import mask, masked, masked_of_lengths
+from ..crc import crc32c, mask, masked, masked_of_lengths
 from ..crcruns import first_wrong
 from ..formats.tfrecord import FOOT, FRAME, HEAD
 from ..lanes import words
@@ -89,7 +88,7 @@ class TFRecordFramer:
         writer.write(head + masked(head).to_bytes(4, "little"))
         crc = 0
         for piece in _pieces(source, at + HEAD, size, sources, writer):
-            crc = crc32c.crc32c(piece, crc)
+            crc = crc32c(piece, crc)
             writer.commit(len(piece))
         foot = memoryview(bytearray(FOOT))
         sources.read_into(source, foot, at + HEAD + size)

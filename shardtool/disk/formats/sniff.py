@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-import crc32c
+from ..crc import crc32c
 
 # How many first bytes all functions here want; fewer are fine for a shorter file.
 HEAD = 1024
@@ -77,7 +77,7 @@ def looks_like_tfrecord(head: bytes) -> bool:
     """The first 12 bytes are a length and its right checksum."""
     if len(head) < 12:
         return False
-    crc = crc32c.crc32c(head[:8])
+    crc = crc32c(head[:8])
     masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
     return masked == int.from_bytes(head[8:12], "little")
 

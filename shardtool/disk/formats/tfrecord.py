@@ -15,7 +15,7 @@ from ...layout.index import I64
 from ...layout.rules import Rules
 from .. import lanes
 from ..blocks import Blocks
-from ..crc import masked, masked_of_lengths
+from ..crc import crc32c, mask, masked, masked_of_lengths
 from ..crcruns import wrong_payloads
 from ..scanned import Findings, Scanned
 from .example import feature_text
@@ -138,14 +138,10 @@ class _Walk:
         return int(at + FRAME + length)
 
     def _large_payload_right(self, at: int, length: int) -> bool:
-        import crc32c
-
-        from ..crc import mask
-
         crc, place = 0, at + HEAD
         while place < at + HEAD + length:
             piece = self.file.window(place)[: at + HEAD + length - place]
-            crc = crc32c.crc32c(piece, crc)
+            crc = crc32c(piece, crc)
             place += len(piece)
         return mask(crc) == int.from_bytes(self.file.peek(place, FOOT), "little")
 
@@ -170,10 +166,8 @@ class _Walk:
         return self._lost_from(at, what if at else f"not a TFRecord file, or damaged at its start: {what}", why)
 
     def _unmasked(self, at: int) -> bool:
-        import crc32c
-
         head = bytes(self.file.peek(at, HEAD))
-        return crc32c.crc32c(head[:8]) == int.from_bytes(head[8:], "little")
+        return crc32c(head[:8]) == int.from_bytes(head[8:], "little")
 
     def _cut(self, at: int, why: str) -> int:
         if self.rules.on_corrupt == "error":
