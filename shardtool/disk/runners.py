@@ -24,6 +24,8 @@ Advance = Callable[[int], None]
 # What is to be done for a task: its result, or a `Later` of it.
 Task = Callable[[int, Advance], Any]
 
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
 _LENGTH = struct.Struct("<QB")
 _PROGRESS, _RESULT, _ERROR = 0, 1, 2
 
@@ -70,23 +72,29 @@ def run_tasks(
 def _here(
     function: Task, tasks: Sequence[int], advance: Advance
 ) -> Iterator[tuple[int, Any]]:
-    before: tuple[int, Later[Any]] | None = None
+    waiting: deque[tuple[int, Later[Any]]] = deque()
     try:
         for task in tasks:
             made = function(task, advance)
-            if before is not None:
-                (number, later), before = before, None
-                yield number, later.finish()
             if isinstance(made, Later):
-                before = task, made
+                waiting.append((task, made))
             else:
                 yield task, made
-        if before is not None:
-            (number, later), before = before, None
-            yield number, later.finish()
+            if len(waiting) > 1:
+                yield _finished(waiting)
+        while waiting:
+            yield _finished(waiting)
     finally:
-        if before is not None:
-            before[1].drop()
+        for _, later in waiting:
+            later.drop()
+
+
+def _finished(waiting: deque[tuple[int, Later[Any]]]) -> tuple[int, Any]:
+    """The first one's result; it waits until it has one."""
+    task, later = waiting[0]
+    result = later.finish()
+    waiting.popleft()
+    return task, result
 
 
 def _serve(workers: list[_Worker], tasks: list[int], depth: int, advance: Advance) -> Iterator[tuple[int, Any]]:
@@ -129,11 +137,15 @@ class _Worker:
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
-        self.pid = os.fork()
-        if self.pid == 0:
-            os.close(self._tasks)
-            os.close(self.results)
-            _child(function, task_out, result_in, parent)
+        # A signal between the fork and the first line of the child would run the parent's handler there, which raises;
+        # the child would then clean up, and go on, as if it were the parent.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            self.pid = os.fork()
+            if self.pid == 0:
+                _child(function, task_out, result_in, (self._tasks, self.results), parent, mask)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(task_out)
         os.close(result_in)
 
@@ -185,12 +197,21 @@ class _Worker:
             self.pid = 0
 
 
-def _child(function: Task, tasks: int, results: int, parent: int) -> None:
-    """The life of a worker; never returns."""
+def _child(
+    function: Task, tasks: int, results: int, others: tuple[int, int], parent: int, mask: set[signal.Signals | int]
+) -> None:
+    """The life of a worker; never returns. Begins with signals blocked.
+
+    others  the parent's ends of the pipes
+    mask    of signals, as it was
+    """
     status = 1
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the group; the parent ends us
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for fd in others:
+            os.close(fd)
         _die_with_parent(parent)
 
         def send(kind: int, value: Any) -> None:

@@ -58,8 +58,8 @@ _SCRATCH_A_PART = {"tfrecord": 120, "tar": 900}
 _ROWS_A_PART = {"tfrecord": 200, "tar": 1200}
 _PARSED_A_PART = 220  # while the values of all records become columns (see jobs/convert.py)
 _SCRATCH_A_FEATURE = 700  # of an Example that is made (see formats/example_encode.py)
-# Above this mean a read at random costs little beside its bytes.
-SMALL = 4 << 10
+# From this mean on a read from the page cache costs less than writing the bytes to the spill and reading them again.
+SMALL = 768
 # and above this mean it costs nothing even when it comes from the disk.
 LARGE = 1 << 20
 # One read of the spill should have at least so many bytes.
@@ -115,7 +115,7 @@ def bucket_cost(index: Index, layout: Layout, *, held: int, jobs: int, budget: i
     return Cost(
         engine="bucket", passes=2 + between, read_bytes=_read(index), written_bytes=written,
         temporary_bytes=written * (1 + between),
-        seeks=blocks * (written // budget + layout.shards), peak_ram_bytes=held + jobs * process, open_files=12,
+        seeks=blocks * (written // budget + layout.shards), peak_ram_bytes=held + jobs * process, open_files=2 * 16 + 12,
     )  # fmt: skip
 
 

@@ -2,12 +2,14 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
 from shardtool.base.errors import DataError, HostError
-from shardtool.disk.runners import run_tasks
+from shardtool.disk.runners import Later, run_tasks
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 3, 9])
@@ -90,3 +92,54 @@ def alive(pid):
             return file.read().rsplit(") ", 1)[1][0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_a_signal_right_after_the_fork_ends_the_child_and_nothing_else():
+    """A child that ran the parent's handler would leave the loop with its exception and act as a second parent."""
+    code = """
+import os, signal
+from shardtool.disk.runners import Later, run_tasks
+def stop(number, frame): raise KeyError("handler")
+signal.signal(signal.SIGTERM, stop)
+fork = os.fork
+def forked():
+    pid = fork()
+    if not pid:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return pid
+os.fork = forked
+try:
+    print(list(run_tasks(lambda k, _: k, [0, 1], 2, lambda _: None)))
+except BaseException as error:
+    print(type(error).__name__, flush=True)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("HostError\n", "")
+
+
+def test_what_ends_later_ends_in_order_and_after_the_next_task():
+    log = []
+
+    def task(k, _):
+        log.append(f"work {k}")
+        return Later(lambda: (log.append(f"finish {k}"), k)[1])
+
+    assert [number for number, _ in run_tasks(task, [0, 1, 2], 1, lambda _: None)] == [0, 1, 2]
+    assert log == ["work 0", "work 1", "finish 0", "work 2", "finish 1", "finish 2"]
+    for jobs in (1, 2, 3):
+        results = dict(run_tasks(lambda k, _: Later(lambda: k * k), list(range(9)), jobs, lambda _: None, ahead=True))
+        assert results == {k: k * k for k in range(9)}
+
+
+def test_what_was_to_end_later_is_dropped_after_an_error():
+    dropped = []
+
+    def fails():
+        raise DataError("cut")
+
+    def task(k, _):
+        return Later(fails if k == 0 else lambda: k, lambda: dropped.append(k))
+
+    with pytest.raises(DataError):
+        list(run_tasks(task, [0, 1, 2], 1, lambda _: None))
+    assert dropped == [0, 1]

@@ -32,7 +32,7 @@ from .framers import framer_of
 from .job import CopyJob, SourceFiles
 from .move import move
 from .shards import finish_shard
-from .spill import Piece, Reader, Spill, remove_others, totals, write_rows
+from .spill import DataFiles, Extent, Piece, Reader, Spill, remove_others, totals, write_rows
 
 Raw = npt.NDArray[np.uint8]
 
@@ -41,7 +41,7 @@ _SAMPLES = 1 << 16
 
 @dataclass(frozen=True)
 class Block:
-    """Samples lo..hi-1, all of one source, whose frames begin at byte `at` of the spill file."""
+    """Samples lo..hi-1, all of one source, whose frames begin at byte `at` of a spill file."""
 
     source: int
     lo: int
@@ -64,7 +64,7 @@ def bucket(job: CopyJob, jobs: int, advance: Advance) -> Iterator[Callable[[int,
         spill.open()
     wide = buckets.grouped(group)
     _each(_Scatter(job, wide, blocks, first, most), len(blocks), first, jobs, advance)
-    pieces = [Piece(first.rows(number), block.at) for number, block in enumerate(blocks)]
+    pieces = [first.piece(number, block.at) for number, block in enumerate(blocks)]
     if group == 1:
         collect = _Collect(job, buckets, first, lambda bucket: (pieces, bucket), most)
     else:
@@ -118,7 +118,7 @@ class _Scatter:
         self._job, self._buckets, self._blocks, self._spill, self._most = job, buckets, blocks, spill, most
         self._sources: SourceFiles | None = None
         self._out = self._in = bytearray()
-        self._fd = -1
+        self._files = DataFiles(spill, os.O_WRONLY)
 
     def __call__(self, number: int, advance: Advance) -> None:
         block = self._blocks[number]
@@ -126,20 +126,18 @@ class _Scatter:
         place = np.zeros(len(ids) + 1, np.int64)
         np.cumsum(order_frames, out=place[1:])
         data = self._frames(block, ids, place)
-        if self._fd < 0:
-            self._fd = os.open(self._spill.data, os.O_WRONLY | os.O_CLOEXEC)
-        write_all(self._fd, data, block.at)
+        piece = self._spill.piece(number, block.at)
+        write_all(self._files.fd(piece.file), data, piece.at)
         rows = rows_of(self._job.index, self._job.keys, ids, order_frames)
-        write_rows(self._spill.rows(number), rows, counts)
+        write_rows(piece.rows, rows, counts)
         advance(len(data))
 
     def close(self) -> None:
         """Give back what this process holds."""
         if self._sources is not None:
             self._sources.close()
-        if self._fd >= 0:
-            os.close(self._fd)
-        self._sources, self._fd = None, -1
+        self._sources = None
+        self._files.close()
 
     def _sorted(self, block: Block) -> tuple[I64, I64, I64]:
         """The block's samples by bucket, their frames' lengths, and how many each bucket has."""
@@ -149,7 +147,9 @@ class _Scatter:
             small = frames <= self._most
             ids, frames = ids[small], frames[small]
         bucket = self._buckets.of(ids)
-        order = np.argsort(bucket, kind="stable")
+        # numpy sorts numbers of 16 bits by counting, others by comparing
+        narrow = bucket.astype(np.uint16) if len(self._buckets) <= 1 << 16 else bucket
+        order = np.argsort(narrow, kind="stable")
         return ids[order], frames[order], np.bincount(bucket, minlength=len(self._buckets))
 
     def _frames(self, block: Block, ids: I64, place: I64) -> memoryview:
@@ -200,11 +200,9 @@ class _Regroup:
         self._pieces, self._second, self._most = pieces, second, most
         self._reader = _reader(job, first)
         self._out = bytearray()
-        self._fd = -1
+        self._files = DataFiles(second, os.O_WRONLY)
 
     def __call__(self, number: int, advance: Advance) -> None:
-        if self._fd < 0:
-            self._fd = os.open(self._second.data, os.O_WRONLY | os.O_CLOEXEC)
         at = self._start(number)
         places: list[int] = []
         for extents in _portions(self._reader.extents(self._pieces, number), self._most):
@@ -234,7 +232,7 @@ class _Regroup:
         to = np.cumsum(rows.length) - rows.length
         source, target = (np.frombuffer(b, np.uint8)[:size] for b in (self._reader.buffer, self._out))
         move(target, to, source, start, rows.length)
-        write_all(self._fd, memoryview(self._out)[:size], at)
+        write_all(self._files.fd(self._second.piece(number, at).file), memoryview(self._out)[:size], at)
         count = min(self._group, len(self._buckets) - first)
         write_rows(self._name(number, piece), rows, np.bincount(local, minlength=count))
 
@@ -244,28 +242,28 @@ class _Regroup:
     def where(self, bucket: int) -> tuple[list[Piece], int]:
         """The pieces that hold a bucket, and its number in their directories."""
         number = bucket // self._group
-        with open(self._second.rows(number), "rb") as file:
-            places = np.frombuffer(file.read(), "<i8").tolist()
-        return [Piece(self._name(number, k), at) for k, at in enumerate(places)], bucket - number * self._group
+        with open(self._second.rows(number), "rb") as marks:
+            places = np.frombuffer(marks.read(), "<i8").tolist()
+        file = self._second.piece(number, 0).file
+        pieces = [Piece(self._name(number, k), file, at) for k, at in enumerate(places)]
+        return pieces, bucket - number * self._group
 
     def close(self) -> None:
         """Give back what this process holds."""
         self._reader.close()
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._files.close()
 
 
-def _portions(extents: list[tuple[int, int, Rows]], most: int) -> Iterator[list[tuple[int, int, Rows]]]:
+def _portions(extents: list[Extent], most: int) -> Iterator[list[Extent]]:
     """Extents in portions of at most `most` bytes (one extent is never larger)."""
-    some: list[tuple[int, int, Rows]] = []
+    some: list[Extent] = []
     size = 0
     for extent in extents:
-        if some and size + extent[1] > most:
+        if some and size + extent.bytes > most:
             yield some
             some, size = [], 0
         some.append(extent)
-        size += extent[1]
+        size += extent.bytes
     if some:
         yield some
 

@@ -46,7 +46,7 @@ class _Reader:
 
     def read(self, sources: SourceFiles, reads: Reads, view: memoryview) -> None:
         if not self._job.mapped:
-            _read(sources, reads, view)
+            sources.read_many(*reads, view)
             return
         if self._mapped is None:
             self._mapped = MappedSources(self._job.sources)
@@ -88,16 +88,3 @@ def _copy(
             framer.stream(int(ids[0]), sources, writer)
         advance(size)
         lo = until
-
-
-def _read(sources: SourceFiles, reads: Reads, view: memoryview) -> None:
-    """Carry out the reads of a window; by source when there are more sources than descriptors."""
-    source, start, length, to = reads
-    if sources.scarce:
-        by = np.lexsort((start, source))
-        source, start, length, to = source[by], start[by], length[by], to[by]
-    read = sources.read_into
-    for number, offset, count, at in zip(
-        source.tolist(), start.tolist(), length.tolist(), to.tolist(), strict=True
-    ):
-        read(number, view[at : at + count], offset)

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import overload
 
-from ...layout.index import Column, Index
+import numpy as np
+
+from ...layout.index import I64, Column, Index
 from ...layout.keys import OutputKeys
 from ...layout.layout import Layout
 from ..files import named
@@ -134,6 +136,28 @@ class SourceFiles:
         got = self._read(number, target, offset)
         if got < len(target):
             fill(self.fd(number), self._files[number].name, target, offset, got)
+
+    def read_many(self, source: I64, start: I64, length: I64, to: I64, view: memoryview) -> None:
+        """Bytes start..start+length of each `source` to `to` in the view; int64[r] each."""
+        if self.scarce:  # by source, so that each is opened once
+            by = np.lexsort((start, source))
+            source, start, length, to = source[by], start[by], length[by], to[by]
+        rows = zip(source.tolist(), start.tolist(), length.tolist(), to.tolist(), strict=True)
+        if self.scarce or self._table is not None:
+            for number, offset, count, at in rows:
+                self.read_into(number, view[at : at + count], offset)
+            return
+        # Half of what a small read costs is Python around it, so: nothing here that is not needed.
+        for number in set(source.tolist()):
+            self.fd(number)
+        opened, read = self._open, os.preadv
+        for number, offset, count, at in rows:
+            try:
+                got = read(opened[number], (view[at : at + count],), offset)
+            except OSError as error:
+                raise named(error, self._files[number].path) from None
+            if got < count:
+                fill(opened[number], self._files[number].name, view[at : at + count], offset, got)
 
     def _read(self, number: int, target: memoryview, offset: int) -> int:
         fd = self.fd(number)

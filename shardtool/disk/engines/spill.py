@@ -1,7 +1,8 @@
 """The spill of the bucket engine: frames on their way, sorted by bucket inside every block.
 
-A block has a region of the data file, in it an extent for every bucket, and a file of its own with a directory and the
-index rows of its samples, bucket after bucket. That file is renamed into place when the block is complete.
+A block has a region of a data file, in it an extent for every bucket, and a file of its own with a directory and the
+index rows of its samples, bucket after bucket. That file is renamed into place when the block is complete. Blocks take
+turns with the data files: of two processes that write to one file, one waits for the other.
 
 Nothing is synced: spill outlives the process, not a power cut. The folder's name has the boot in it, and the budget
 that decides blocks and buckets; spill of another boot or budget is not used.
@@ -20,6 +21,8 @@ from ...layout.rows import Rows
 from ..boot import boot
 from ..files import create, remove_folder, write_all
 
+FILES = 16
+
 # Columns of a block's directory, int64 each: bytes of frames, bytes of rows, parts, key bytes before each bucket.
 DATA, ROWS, PARTS, KEYS = range(4)
 ENTRY = 4 * 8
@@ -27,23 +30,43 @@ ENTRY = 4 * 8
 
 @dataclass(frozen=True)
 class Piece:
-    """One spilled block: the file with its directory and rows, and where its frames begin in the data file."""
+    """One spilled block: the file with its directory and rows, the number of its data file, and where its frames begin
+    there."""
 
     rows: bytes
+    file: int
     at: int
 
 
+@dataclass(frozen=True)
+class Extent:
+    """What a block has of a bucket: number of the data file, place there, bytes, and its samples."""
+
+    file: int
+    at: int
+    bytes: int
+    rows: Rows
+
+
 class Spill:
-    """One data file and its blocks, in one folder below `work`."""
+    """Data files and their blocks, in one folder below `work`."""
 
     def __init__(self, work: bytes, name: bytes) -> None:
         self.folder = os.path.join(work, b"spill." + boot() + b"." + name)
-        self.data = os.path.join(self.folder, b"data")
+
+    def data(self, file: int) -> bytes:
+        """The path of a data file."""
+        return os.path.join(self.folder, b"data.%02d" % file)
 
     def open(self) -> None:
-        """Make folder and data file, or go on with those that are there."""
+        """Make folder and data files, or go on with those that are there."""
         os.makedirs(self.folder, exist_ok=True)
-        os.close(os.open(self.data, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        for file in range(FILES):
+            os.close(os.open(self.data(file), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+    def piece(self, block: int, at: int) -> Piece:
+        """A block whose frames begin at byte `at` of its data file."""
+        return Piece(self.rows(block), block % FILES, at)
 
     def rows(self, block: int) -> bytes:
         """The file with the directory and the rows of a block."""
@@ -103,6 +126,25 @@ def totals(pieces: list[Piece], lo: int, hi: int) -> tuple[int, int]:
     return parts, keys
 
 
+class DataFiles:
+    """Descriptors of a spill's data files, opened when they are asked for. Belongs to one process."""
+
+    def __init__(self, spill: Spill, flags: int) -> None:
+        self._spill, self._flags = spill, flags | os.O_CLOEXEC
+        self._fds: dict[int, int] = {}
+
+    def fd(self, file: int) -> int:
+        """The descriptor of a data file."""
+        if file not in self._fds:
+            self._fds[file] = os.open(self._spill.data(file), self._flags)
+        return self._fds[file]
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        while self._fds:
+            os.close(self._fds.popitem()[1])
+
+
 class Reader:
     """Reads buckets of one spill into a buffer that is used again. Belongs to one process.
 
@@ -113,10 +155,10 @@ class Reader:
         self._spill = spill
         self._shape = {"label": label, "keys": keys, "parts": parts}
         self.buffer = bytearray()
-        self._fd = -1
+        self._files = DataFiles(spill, os.O_RDONLY)
 
-    def extents(self, pieces: list[Piece], bucket: int) -> list[tuple[int, int, Rows]]:
-        """(place in the data file, bytes, rows) of a bucket in every block that has some of it."""
+    def extents(self, pieces: list[Piece], bucket: int) -> list[Extent]:
+        """Those of a bucket in every block that has some of it."""
         found = []
         for piece in pieces:
             with open(piece.rows, "rb") as file:
@@ -124,34 +166,31 @@ class Reader:
                 a, b = np.frombuffer(os.pread(fd, 2 * ENTRY, bucket * ENTRY), "<i8").reshape(2, 4).tolist()
                 if b[ROWS] > a[ROWS]:
                     rows = Rows.unpack(os.pread(fd, b[ROWS] - a[ROWS], a[ROWS]), **self._shape)
-                    found.append((piece.at + a[DATA], b[DATA] - a[DATA], rows))
+                    found.append(Extent(piece.file, piece.at + a[DATA], b[DATA] - a[DATA], rows))
         return found
 
-    def read(self, extents: list[tuple[int, int, Rows]]) -> tuple[Rows, int]:
+    def read(self, extents: list[Extent]) -> tuple[Rows, int]:
         """Rows of these extents, their frames in `buffer`, and how many bytes those are."""
-        if self._fd < 0:
-            self._fd = os.open(self._spill.data, os.O_RDONLY | os.O_CLOEXEC)
-        size = sum(count for _, count, _ in extents)
+        size = sum(extent.bytes for extent in extents)
         if len(self.buffer) < size:
             self.buffer = bytearray(size)
         view, done = memoryview(self.buffer), 0
-        for at, count, _ in extents:
-            self._read_all(view[done : done + count], at)
-            done += count
-        return Rows.join([rows for _, _, rows in extents]), size
+        for extent in extents:
+            self._read_all(view[done : done + extent.bytes], extent)
+            done += extent.bytes
+        return Rows.join([extent.rows for extent in extents]), size
 
-    def _read_all(self, target: memoryview, offset: int) -> None:
-        done = 0
+    def _read_all(self, target: memoryview, extent: Extent) -> None:
+        fd, done = self._files.fd(extent.file), 0
         while done < len(target):
-            got = os.preadv(self._fd, [target[done:]], offset + done)
+            got = os.preadv(fd, [target[done:]], extent.at + done)
             if not got:
                 raise StateError(
-                    "the spill file is cut short", file=self._spill.data, remedy="start anew with --overwrite"
-                )
+                    "a spill file is cut short", file=self._spill.data(extent.file),
+                    remedy="start anew with --overwrite",
+                )  # fmt: skip
             done += got
 
     def close(self) -> None:
-        """Give the descriptor back."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        """Give the descriptors back."""
+        self._files.close()
