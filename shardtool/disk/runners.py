@@ -146,14 +146,14 @@ class _Worker:
         length, kind = _LENGTH.unpack(head)
         return kind, pickle.loads(self._read(length))
 
-    def _read(self, count: int) -> bytes:
-        data = bytearray()
-        while len(data) < count:
-            got = os.read(self.results, min(count - len(data), 1 << 20))
+    def _read(self, count: int) -> bytearray:
+        data, done = bytearray(count), 0
+        while done < count:
+            got = os.readv(self.results, [memoryview(data)[done:]])
             if not got:
                 raise self._died()
-            data += got
-        return bytes(data)
+            done += got
+        return data
 
     def _died(self) -> ShardtoolError:
         _, status = os.waitpid(self.pid, 0)
@@ -195,9 +195,10 @@ def _child(function: Task, tasks: int, results: int, parent: int) -> None:
 
         def send(kind: int, value: Any) -> None:
             data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-            message = _LENGTH.pack(len(data), kind) + data
-            while message:
-                message = message[os.write(results, message) :]
+            for piece in (_LENGTH.pack(len(data), kind), data):  # not joined: a result may be long
+                message = memoryview(piece)
+                while message:
+                    message = message[os.write(results, message) :]
 
         def given() -> Iterator[int]:
             while number := os.read(tasks, 8):

@@ -34,21 +34,13 @@ FILE_BYTES = 330
 
 
 def columns_bytes(index: Index, layout: Layout, stored: int) -> int:
-    """What the index and the layout hold in memory: `stored` bytes of long columns, keys and 8 bytes a key, and for
-    tar 8 bytes a sample and 4 a part; 4 a sample for labels; more where parts are files."""
+    """What the index and the layout hold in memory: `stored` bytes of columns, and the table of sample files where
+    parts are files. While keys are compared there are 8 bytes more for each."""
     total = stored
     if index.file is not None:
         total += FILE_BYTES * len(index.size)
-    if index.first is not None:
-        total += 4 * len(index.size) + 8 * layout.samples
     if index.keys is not None:
-        total += len(index.keys.data) + 8 * layout.samples
-    if index.label is not None:
-        total += 4 * layout.samples
-    if index.kind is not None:
-        total += 9 * len(index.size)
-    if index.kind is not None or index.records:  # columns of a conversion stand beside those of the scan
-        total += 24 * len(index.size)
+        total += 8 * layout.samples
     return total
 
 

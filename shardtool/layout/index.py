@@ -7,7 +7,7 @@ Columns are numpy arrays, or objects that behave like one for the two accesses t
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -27,6 +27,40 @@ class Column(Protocol):
     def __getitem__(self, window: slice, /) -> npt.NDArray[Any]: ...
 
     def take(self, ids: I64, /) -> npt.NDArray[Any]: ...
+
+
+class Strings(Protocol):
+    """Keys: a Ragged, or what answers like one."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, i: int, /) -> bytes: ...
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+    def bytes_of(self, lo: int, hi: int, /) -> int: ...
+
+    def window(self, lo: int, hi: int, /) -> Ragged: ...
+
+    def whole(self) -> Ragged: ...
+
+    def take(self, ids: I64, /) -> Ragged: ...
+
+    def lengths_of(self, ids: I64, /) -> I64: ...
+
+
+class GrowingColumn(Protocol):
+    """A column that is made piece by piece, each with a number of its own."""
+
+    def add(self, number: int, values: npt.NDArray[Any], /) -> None: ...
+
+    def finish(self, numbers: Iterable[int], shifts: Iterable[int] | None = None, /) -> Column: ...
+
+
+class ColumnStore(Protocol):
+    """What makes columns (disk/columns.py)."""
+
+    def growing(self, dtype: str = "<i8") -> GrowingColumn: ...
 
 
 @dataclass(frozen=True)
@@ -95,7 +129,7 @@ class Index:
     size: Column
     ext: Column | None = None
     exts: tuple[bytes, ...] = ()
-    keys: Ragged | None = None
+    keys: Strings | None = None
     label: Column | None = None
     classes: tuple[bytes, ...] = ()
     sparse: Mapping[int, Runs] = field(default_factory=dict)
