@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..base.ragged import Ragged
-from ..layout.index import I64, Column, Strings, windows
+from ..layout.index import FRONT, I64, Column, Strings, windows
 from .files import named, write_all
 
 # Elements of a file column that `take` reads at a time.
@@ -228,10 +228,6 @@ class GrowingStrings:
         if isinstance(first, np.ndarray) and isinstance(data, np.ndarray):
             return Ragged(data, first)
         return StoredStrings(data, first)
-
-
-# Number of the piece that holds the 0 in front of ends
-FRONT = -1
 
 
 class StoredStrings:

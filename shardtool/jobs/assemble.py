@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..base.ragged import Ragged
-from ..disk.columns import FRONT, Store, recoded
+from ..disk.columns import Store, recoded
 from ..disk.scanned import Findings, Scanned
 from ..disk.slim import Slim
 from ..disk.sources import Input
-from ..layout.index import Column, Index, Runs, Source, Strings
+from ..layout.index import FRONT, Column, Index, Runs, Source, Strings
 from ..layout.rules import Rules
 
 

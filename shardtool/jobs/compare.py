@@ -17,7 +17,8 @@ from ..disk.sources import FOLDER, Input, Inputs
 from ..layout.manifest import Manifest
 from ..layout.multiset import MODULUS, U8, U64, multiset_sum, prefixes, surplus
 from ..layout.rules import Rules
-from .convert import convert, features, scanned_of
+from .convert import convert, scanned_of
+from .members import features
 from .recorded import recorded_conversion
 from .scan import Scan, scan_inputs
 

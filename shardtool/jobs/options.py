@@ -13,7 +13,7 @@ from ..disk.sources import SourceOptions
 from ..layout.layout import Limits
 from ..layout.manifest import encode_name, public_name
 from ..layout.rules import Rules
-from .convert import TYPES, Conversion
+from .fieldnames import TYPES, Conversion
 
 DEFAULT_SHARD_SIZE = 256 << 20
 LEAST_MEMORY = 64 << 20

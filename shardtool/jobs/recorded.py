@@ -10,7 +10,7 @@ from typing import Any
 from ..disk.sources import SourceOptions
 from ..layout.manifest import Manifest, decode_name, encode_name, parse_public_name, public_name
 from ..layout.rules import Rules
-from .convert import Conversion
+from .fieldnames import Conversion
 
 
 def recorded_rules(options: Mapping[str, Any]) -> Rules:

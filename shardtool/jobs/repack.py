@@ -39,8 +39,9 @@ from ..layout.manifest import Manifest, Receipt, encode_name, public_name
 from ..layout.output_traps import output_traps, sentences
 from ..version import VERSION
 from . import state
-from .convert import Converted, changes_samples, convert, feature_facts, way_back
+from .convert import changes_samples, convert, feature_facts, way_back
 from .export import check_names, resolve_exports, write_exports
+from .fieldnames import Converted
 from .host import default_jobs, default_memory
 from .lay_out import LaidOut, lay_out
 from .options import RepackOptions
@@ -175,7 +176,7 @@ def _prepared(
     converted = Converted(scan)
     if converts:
         converted = convert(
-            scan, options.format, options.conversion, options.rules, jobs=options.jobs, reporter=reporter
+            scan, options.format, options.conversion, options.rules, jobs=options.jobs, reporter=reporter, store=store
         )
         scan = converted.scan
     seconds = time.monotonic() - started

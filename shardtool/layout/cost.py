@@ -48,7 +48,6 @@ def columns_bytes(index: Index, layout: Layout, stored: int) -> int:
 _SCRATCH_A_PART = {"tfrecord": 120, "tar": 900}
 # The same where rows of the index are packed and sorted too (engines/bucket.py).
 _ROWS_A_PART = {"tfrecord": 200, "tar": 1200}
-_PARSED_A_PART = 220  # while the values of all records become columns (see jobs/convert.py)
 _SCRATCH_A_FEATURE = 700  # of an Example that is made (see formats/example_encode.py)
 # Above this mean a read at random costs little beside its bytes.
 SMALL = 4 << 10
@@ -56,6 +55,8 @@ SMALL = 4 << 10
 LARGE = 1 << 20
 # One read of the spill should have at least so many bytes.
 EXTENT = 256 << 10
+# Frames that the bucket engine holds at least: of features of a few bytes these are ten thousand parts.
+LEAST_BUDGET = 256 << 10
 # Sources below this size are nothing to be clever about.
 LITTLE = 32 << 20
 
@@ -77,11 +78,10 @@ def gather_cost(index: Index, layout: Layout, *, held: int, jobs: int, chunk: in
     """
     window_parts = min(len(index.size), chunk // _mean_part(index, layout) + 1)
     a_part = _SCRATCH_A_FEATURE if index.records else _SCRATCH_A_PART[layout.format]
-    parsed = _PARSED_A_PART * len(index.size) if index.kind is not None else 0
     return Cost(
         engine="gather", passes=1, read_bytes=_read(index), written_bytes=int(layout.shard_bytes.sum()),
         temporary_bytes=0, seeks=layout.samples,
-        peak_ram_bytes=held + max(parsed, jobs * (buffers + window_parts * a_part)),
+        peak_ram_bytes=held + jobs * (buffers + window_parts * a_part),
         open_files=min(len(index.sources), 256) + 8,
     )  # fmt: skip
 
@@ -94,7 +94,7 @@ def bucket_budget(index: Index, layout: Layout, memory: int) -> int:
     # A block has an extent for every bucket, of budget^2 / data bytes. More than it takes to make those as long as one
     # read is worth gains nothing, and fresh memory is dear.
     enough = max(16 << 20, math.isqrt(int(layout.shard_bytes.sum()) * EXTENT))
-    return max(1 << 20, min(most, enough))
+    return max(LEAST_BUDGET, min(most, enough))
 
 
 def bucket_cost(index: Index, layout: Layout, *, held: int, jobs: int, budget: int, buffers: int) -> Cost:

@@ -57,6 +57,10 @@ class GrowingColumn(Protocol):
     def finish(self, numbers: Iterable[int], shifts: Iterable[int] | None = None, /) -> Column: ...
 
 
+# Number of the piece that holds the 0 in front of running sums
+FRONT = -1
+
+
 class ColumnStore(Protocol):
     """What makes columns (disk/columns.py)."""
 

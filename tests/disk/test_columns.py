@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardtool.disk import columns
 from shardtool.base.ragged import Ragged
+from shardtool.disk import columns
 from shardtool.disk.columns import Constant, Derived, FileColumn, Pieces, Store, StoredStrings, put, recoded
 
 
