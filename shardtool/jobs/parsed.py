@@ -68,7 +68,7 @@ class _Task:
 def parse(scan: Scan, jobs: int, reporter: Reporter, store: Store) -> Rows | NotExamples:
     """Parse the records of all sources."""
     index = scan.index
-    tasks = _tasks(scan, max(LEAST, min(MOST, store.budget // 16)))
+    tasks = _tasks(scan, _most(store))
     reporter.stage("parse records", sum(source.bytes for source in index.sources), "B")
 
     def one(number: int, advance: Advance) -> Parsed:
@@ -92,6 +92,15 @@ def parse(scan: Scan, jobs: int, reporter: Reporter, store: Store) -> Rows | Not
     task, first = tasks[number], refused[number]
     before = task.lo - int(index.source_first[task.source])
     return NotExamples(task.source, Refused(before + first.record, first.offset, first.why))
+
+
+def _most(store: Store) -> int:
+    return max(LEAST, min(MOST, store.budget // 16))
+
+
+def task_bytes(store: Store) -> int:
+    """About what a task takes in memory."""
+    return 10 * _most(store)
 
 
 def _tasks(scan: Scan, most: int) -> list[_Task]:

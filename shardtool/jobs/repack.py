@@ -32,7 +32,7 @@ from ..disk.shardindex import FOLDER as INDEX_FOLDER
 from ..disk.shardindex import index_columns, index_name
 from ..disk.sources import Inputs, check_apart, resolve
 from ..disk.spool import Spool
-from ..layout.cost import Cost
+from ..layout.cost import Cost, prepared
 from ..layout.keys import NONE
 from ..layout.layout import shard_names
 from ..layout.manifest import Manifest, Receipt, encode_name, public_name
@@ -45,6 +45,7 @@ from .fieldnames import Converted
 from .host import default_jobs, default_memory
 from .lay_out import LaidOut, lay_out
 from .options import RepackOptions
+from .parsed import task_bytes
 from .scan import Scan, scan_inputs
 from .summary import field_sets, fields_of, labels_of, source_fingerprint, tfrecord_fields_sample
 
@@ -184,6 +185,11 @@ def _prepared(
         scan.index, options.limits, format=options.format, seed=options.seed, order=options.order,
         keys=options.keys, strict=options.strict, jobs=options.jobs, memory=options.memory,
         engine=options.engine, store=store,
+    )  # fmt: skip
+    before = scan.spool_bytes, store.held + options.jobs * task_bytes(store) if scan.index.kind is not None else 0
+    laid_out = replace(
+        laid_out, cost=prepared(laid_out.cost, *before),
+        costs=tuple((prepared(cost, *before), against) for cost, against in laid_out.costs),
     )  # fmt: skip
     stumbled = sentences(output_traps(scan.index, laid_out.keys, laid_out.layout), options.exports)
     for text in (*laid_out.warnings, *stumbled):

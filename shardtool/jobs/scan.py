@@ -50,6 +50,15 @@ class Scan:
         return self.inputs.format
 
     @property
+    def spool_bytes(self) -> int:
+        """What the compressed sources decode to; it is known, for they were decoded to their ends."""
+        pairs = zip(self.inputs.files, self.content, strict=True)
+        return sum(
+            content.size if isinstance(content, Packed) else os.stat(content).st_size
+            for file, content in pairs if file.compression is not None
+        )  # fmt: skip
+
+    @property
     def source_files(self) -> Sequence[SourceFile]:
         """What engines read: sources as they were when they were resolved, or the spool files as they are; of
         folders their sample files."""

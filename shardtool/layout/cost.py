@@ -6,7 +6,7 @@ Counts are of this release's arrays; the test of law 4 holds the measured peak a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .buckets import buckets_at_once
 from .index import Index
@@ -16,7 +16,8 @@ from .layout import Layout
 @dataclass(frozen=True)
 class Cost:
     """passes over the data; bytes read, written, and stored for the time of the job; reads that are not
-    sequential; memory at the peak, over all processes, above the interpreters' own; descriptors a process."""
+    sequential; memory at the peak, over all processes, above the interpreters' own; descriptors a process; and how much
+    of the temporary bytes is what compressed sources decode to."""
 
     engine: str
     passes: int
@@ -26,6 +27,16 @@ class Cost:
     seeks: int
     peak_ram_bytes: int
     open_files: int
+    spool_bytes: int = 0
+
+
+def prepared(cost: Cost, spool: int, memory: int) -> Cost:
+    """With what goes before the engine: compressed sources decoded into `spool` bytes, and a conversion that takes
+    `memory` bytes at its peak."""
+    return replace(
+        cost, temporary_bytes=cost.temporary_bytes + spool, spool_bytes=spool,
+        peak_ram_bytes=max(cost.peak_ram_bytes, memory),
+    )  # fmt: skip
 
 
 # Of a sample file while the table of files is made, with a path of 64 bytes below its source (measured: 255 with 29,
