@@ -100,9 +100,14 @@ def _file_digests(sources: SourceFiles, scanned: Scanned) -> Iterator[bytes]:
     """SHA-256 of every part's payload, of parts in files of their own."""
     assert scanned.file is not None
     buffer = memoryview(bytearray(WINDOW))
-    for number, offset, size in zip(
-        scanned.file.tolist(), scanned.offset.tolist(), scanned.size.tolist(), strict=True
-    ):
+    places = zip(scanned.file.tolist(), scanned.offset.tolist(), scanned.size.tolist(), strict=True)
+    for part, (number, offset, size) in enumerate(places):
+        if scanned.kind is not None and scanned.kind[part] != SPAN:
+            assert scanned.stored is not None
+            data = bytearray(int(scanned.stored[part]))
+            sources.read_into(number, memoryview(data), offset)
+            yield hashlib.sha256(computed(int(scanned.kind[part]), bytes(data))).digest()
+            continue
         state = hashlib.sha256()
         for lo in range(0, size, WINDOW):
             piece = buffer[: min(WINDOW, size - lo)]

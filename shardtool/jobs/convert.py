@@ -18,11 +18,10 @@ from ..base.errors import DataError, UsageError, printable
 from ..base.reporting import Reporter
 from ..disk.columns import Store
 from ..disk.files import read_small
-from ..disk.scanned import Scanned
 from ..disk.sources import Inputs
 from ..layout.example import KEY
 from ..layout.fields import with_fields
-from ..layout.index import SPAN, Index, windows
+from ..layout.index import SPAN, windows
 from ..layout.manifest import Manifest, decode_name, parse_public_name, public_name
 from ..layout.rules import Rules
 from .fieldnames import (
@@ -126,24 +125,6 @@ def way_back(inputs: Inputs) -> dict[bytes, bytes]:
                     remedy="say it: --rename OLD=NEW",
                 )  # fmt: skip
     return back
-
-
-def scanned_of(index: Index, source: int) -> Scanned:
-    """The samples of one source as its own scan gives them."""
-    lo, hi = (int(index.source_first[s]) for s in (source, source + 1))
-    assert index.first is not None and index.ext is not None
-    first = index.first[lo : hi + 1].astype(np.int64)
-    parts = slice(int(first[0]), int(first[-1]))
-    return Scanned(
-        hi - lo, first - parts.start, index.offset[parts], index.head[parts], index.size[parts], index.ext[parts],
-        index.exts, None if index.keys is None else index.keys.take(np.arange(lo, hi, dtype=np.int64)),
-        {part - parts.start: runs for part, runs in index.sparse.items() if parts.start <= part < parts.stop},
-        kind=None if index.kind is None else index.kind[parts],
-        stored=None if index.stored is None else index.stored[parts],
-    )  # fmt: skip
-
-
-# -- for the manifest -------------------------------------------------------------------------------------------
 
 
 def feature_facts(converted: Converted) -> dict[str, dict[str, Any]]:

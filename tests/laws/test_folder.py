@@ -14,6 +14,7 @@ from shardtool.jobs import lay_out as lay_out_module
 from shardtool.jobs import repack as repack_module
 from shardtool.jobs.options import RepackOptions
 from shardtool.jobs.repack import repack
+from shardtool.jobs.verify import VerifyOptions, verify
 from shardtool.layout.order import Order
 from tests.makers import content, read_tar, read_tfrecord
 
@@ -122,8 +123,9 @@ def test_order_by_formula_and_nothing_lost(tmp_path, engine, label_from):
 
 @ENGINE
 @pytest.mark.parametrize("format", ["tar", "tfrecord"])
-def test_fields_left_out_and_renamed(tmp_path, engine, format):
-    """Each payload stays with its sample when parts before it are left out."""
+def test_fields_left_out_and_renamed(tmp_path, monkeypatch, engine, format):
+    """Each payload stays with its sample when parts before it are left out; and --against sees it."""
+    monkeypatch.setattr("shardtool.jobs.compare.FOLDER_STEP", 7)
     for k in range(30):
         for field in ("a", "b", "c", "d"):
             (tmp_path / "in").mkdir(exist_ok=True)
@@ -140,3 +142,9 @@ def test_fields_left_out_and_renamed(tmp_path, engine, format):
             row = {n: f.bytes_list.value[0] for n, f in Example.FromString(record).features.feature.items()}
             found.update({f"{row['__key__'].decode()}.{name}": data for name, data in row.items() if name != "__key__"})
     assert found == {f"{k:02}.{n}": f"{f}{k}".encode() for k in range(30) for f, n in ("aa", "cc", "d_")}
+    against = VerifyOptions(against=(str(tmp_path / "in"),), jobs=2)
+    report = verify([str(tmp_path / "out")], against)
+    assert report.against["equal"] and not report.findings
+    (tmp_path / "in" / "07.c").write_bytes(b"other")
+    report = verify([str(tmp_path / "out")], against)
+    assert report.against["missing"] == report.against["extra"] == 1
