@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from ..layout.index import INT64_TEXT, SPAN, Runs
+from ..layout.index import INT64_TEXT, NO_LIST, SPAN, Runs
 from ..layout.multiset import BYTES, sample_digest
 from .blocks import Blocks
 from .engines.job import SourceFiles, SourceTable
@@ -74,7 +74,7 @@ def _part_digests(file: Blocks, scanned: Scanned) -> Iterator[bytes]:
         if kind is not None and kind[part] == INT64_TEXT:
             assert scanned.stored is not None
             yield sha256(b"%d" % scanned.stored[part]).digest()
-        elif kind is not None and kind[part] != SPAN:
+        elif kind is not None and SPAN < kind[part] < NO_LIST:
             yield sha256(computed(int(kind[part]), _stored(file, at, scanned, part))).digest()
         elif part in sparse:
             yield _sparse(file, size, sparse[part])

@@ -23,6 +23,7 @@ from ..layout.rules import Rules
 from .convert import convert
 from .members import features
 from .recorded import recorded_conversion
+from .records import lists_of
 from .scan import Scan, scan_inputs
 from .slices import part_of, scanned_of
 
@@ -120,6 +121,8 @@ def converted_sides(
         return ours, theirs
     held = Inputs(b"", ours.files, Findings())
     shards = scan_inputs(held, ours.rules, jobs=jobs, check_payload=False, reporter=reporter)
+    if inputs.format == "tfrecord":
+        return replace(ours, converted=lists_of(shards, jobs, reporter)), theirs
     return replace(ours, converted=features(shards, jobs=jobs, reporter=reporter)), theirs
 
 

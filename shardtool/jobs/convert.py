@@ -38,6 +38,7 @@ from .fieldnames import (
 )  # fmt: skip
 from .members import members_of
 from .numbers import typed
+from .records import records_of
 from .scan import Scan
 
 STEP = 1 << 16
@@ -51,11 +52,16 @@ def changes_samples(source: str, format: str, conversion: Conversion) -> bool:
         raise UsageError("--field gives the type of a feature", remedy="add --format tfrecord")
     if conversion.records != "auto" and source != "tfrecord":
         raise UsageError(f"--records says what TFRecords hold, the source is {source}", remedy="leave it out")
-    if source == format == "tfrecord" and conversion.asked:
-        raise UsageError(
-            "records are carried over whole: no feature can be renamed, left out or read in another way",
-            remedy="convert to tar first: --format tar",
-        )
+    if source == format == "tfrecord":
+        if conversion.fields:
+            raise UsageError(
+                "--field gives the type of a feature, those of records have one", remedy="convert to tar first"
+            )
+        if conversion.records == "raw":
+            raise UsageError(
+                "--records raw: records are carried over whole, and nothing in them can be renamed or left out",
+                remedy="leave it out",
+            )  # fmt: skip
     return source != format or conversion.asked
 
 
@@ -69,6 +75,8 @@ def convert(
     UsageError (a field that no sample has).
     """
     store = store or Store(1 << 62)
+    if scan.format == format == "tfrecord":
+        return records_of(scan, conversion, jobs, reporter, store)
     if scan.format == "tfrecord":
         return members_of(scan, conversion, rules, jobs, reporter, store)
     return _fields(scan, format, conversion, rules, jobs, reporter, store)
@@ -129,6 +137,8 @@ def way_back(inputs: Inputs) -> dict[bytes, bytes]:
 
 def feature_facts(converted: Converted) -> dict[str, dict[str, Any]]:
     """The manifest's "fields" of converted records: as of sampled TFRecords, over all samples."""
+    if converted.facts is not None:
+        return {name: dict(facts) for name, facts in converted.facts.items()}
     index = converted.scan.index
     assert index.ext is not None
     count, total = np.zeros(len(index.exts), np.int64), np.zeros(len(index.exts), np.int64)

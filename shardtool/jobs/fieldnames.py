@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -50,12 +51,14 @@ class Converted:
     renamed  field of the source -> field of the output, where they differ
     types    field of the output -> type in a tf.train.Example
     values   field -> (fewest, most, all) values of a number in a sample, where types says so
+    facts    what the manifest says of the fields, where records stay records
     """
 
     scan: Scan
     renamed: Mapping[bytes, bytes] = field(default_factory=dict)
     types: Mapping[bytes, str] = field(default_factory=dict)
     values: Mapping[bytes, tuple[int, int, int]] = field(default_factory=dict)
+    facts: Mapping[str, Mapping[str, Any]] | None = None
 
 
 def new_names(old: Sequence[bytes], conversion: Conversion, default: Mapping[bytes, bytes]) -> list[bytes | None]:

@@ -65,8 +65,10 @@ class _Task:
     hi: int
 
 
-def parse(scan: Scan, jobs: int, reporter: Reporter, store: Store) -> Rows | NotExamples:
-    """Parse the records of all sources."""
+def parse(
+    scan: Scan, jobs: int, reporter: Reporter, store: Store, *, lists: bool = False
+) -> Rows | NotExamples:
+    """Parse the records of all sources. lists: a row is a whole list, as for parse_file."""
     index = scan.index
     tasks = _tasks(scan, _most(store))
     reporter.stage("parse records", sum(source.bytes for source in index.sources), "B")
@@ -75,7 +77,7 @@ def parse(scan: Scan, jobs: int, reporter: Reporter, store: Store) -> Rows | Not
         task = tasks[number]
         place = (index.offset[task.lo : task.hi] + index.head[task.lo : task.hi]).astype(np.int64)
         size = index.size[task.lo : task.hi].astype(np.int64)
-        made = parse_file(scan.content[task.source], index.sources[task.source].name, place, size)
+        made = parse_file(scan.content[task.source], index.sources[task.source].name, place, size, lists=lists)
         advance(int(size.sum()))
         return made
 

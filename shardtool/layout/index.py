@@ -97,6 +97,16 @@ INT64_NPY = 2  # an Int64List -> .npy of '<i8', shape (k,)
 FLOAT_NPY = 3  # a FloatList -> .npy of '<f4', shape (k,)
 TO_INT64 = 4  # decimal digits, or such a .npy -> the packed values of an Int64List
 TO_FLOAT = 5  # a decimal number, or such a .npy -> the packed values of a FloatList
+# A list of a tf.train.Example as it is stored, for a feature that is carried from record to record: NO_LIST plus the
+# number of its type (1 bytes, 2 float, 3 int64).
+NO_LIST = 6  # a feature without a list: no bytes
+
+
+def is_copied(kind: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Of which kinds the payload is what is stored."""
+    copied: npt.NDArray[np.bool_] = (kind == SPAN) | (kind >= NO_LIST)
+    return copied
+
 
 # A sparse member: (place in the payload, offset in the source, bytes) of every stored run; the rest is zeros.
 Runs = tuple[tuple[int, int, int], ...]

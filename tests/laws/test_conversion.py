@@ -25,7 +25,7 @@ OPTIONS = {
     ("tar", "tar"): {"rename": {"jpg": "png"}, "drop": ("txt",)},
     ("tar", "tfrecord"): {"rename": {"jpg": "image/encoded"}, "drop": ("txt",), "fields": {"cls": "int64"}},
     ("tfrecord", "tar"): {"rename": {"jpg": "png"}, "drop": ("txt",)},
-    ("tfrecord", "tfrecord"): {},
+    ("tfrecord", "tfrecord"): {"rename": {"jpg": "png"}, "drop": ("txt",)},
 }
 
 
