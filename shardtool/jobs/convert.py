@@ -102,7 +102,8 @@ def _fields(
     kinds: dict[bytes, int] = {}
     for old, name in zip(index.exts, new, strict=True):
         if name is not None:
-            kinds[name] = max(kinds.get(name, SPAN), TYPES[conversion.fields.get(old, "bytes")])
+            type = conversion.fields.get(old, conversion.types.get(old, "bytes"))
+            kinds[name] = max(kinds.get(name, SPAN), TYPES[type])
     made = replace(made, records=True)
     values: dict[bytes, tuple[int, int, int]] = {}
     if any(kinds.values()):
@@ -111,12 +112,13 @@ def _fields(
     return Converted(replace(scan, index=made), renamed, types=types, values=values)
 
 
-def way_back(inputs: Inputs) -> dict[bytes, bytes]:
-    """Member -> the name that it had as a feature, where manifests of ours beside the sources say so.
+def way_back(inputs: Inputs) -> tuple[dict[bytes, bytes], dict[bytes, str]]:
+    """Member -> the name, and the type, that it had as a feature, where manifests of ours beside the sources say so.
 
     Raises UsageError when they disagree.
     """
     back: dict[bytes, bytes] = {}
+    types: dict[bytes, str] = {}
     beside = {os.path.join(os.path.dirname(file.path), b"manifest.json") for file in inputs.files}
     for path in sorted({*inputs.manifests, *beside}):
         try:
@@ -132,7 +134,14 @@ def way_back(inputs: Inputs) -> dict[bytes, bytes]:
                     f"the manifests of SRC disagree on the name that {printable(decode_name(name))} had",
                     remedy="say it: --rename OLD=NEW",
                 )  # fmt: skip
-    return back
+        for public, type in manifest.renamed.get("types", {}).items():
+            name = parse_public_name(public)
+            if types.setdefault(name, str(type)) != type or type not in TYPES:
+                raise UsageError(
+                    f"the manifests of SRC disagree on the type that {printable(name)} had",
+                    remedy=f"say it: --field {printable(name)}=int64, float or bytes",
+                )  # fmt: skip
+    return back, types
 
 
 def feature_facts(converted: Converted) -> dict[str, dict[str, Any]]:

@@ -30,6 +30,7 @@ class Conversion:
     fields   field -> 'int64', 'float' or 'bytes': its type in a tf.train.Example
     records  'auto': records are Examples when all are; 'example': they must be; 'raw': they are not looked into
     names    member -> the name that it had as a feature; where a sample has such a member and nothing else is asked
+    types    member -> the type that it had as a feature, in the same way
     """
 
     rename: Mapping[bytes, bytes] = field(default_factory=dict)
@@ -37,6 +38,7 @@ class Conversion:
     fields: Mapping[bytes, str] = field(default_factory=dict)
     records: str = "auto"
     names: Mapping[bytes, bytes] = field(default_factory=dict)
+    types: Mapping[bytes, str] = field(default_factory=dict)
 
     @property
     def asked(self) -> bool:

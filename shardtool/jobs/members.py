@@ -99,7 +99,11 @@ def _examples(
         if name is not None:
             olds.setdefault(name, []).append(old)
     require_apart(made, olds, "tar", rules)
-    return Converted(replace(scan, index=made), table(list(new), list(new.values())))
+    types = {
+        name: TYPE_WORDS[min(rows.types[code])]
+        for code, old in enumerate(rows.names) if (name := new[old]) is not None and members.kinds[code] != SPAN
+    }  # fmt: skip
+    return Converted(replace(scan, index=made), table(list(new), list(new.values())), types=types)
 
 
 def _count_empty(empty: Mapping[bytes, int], new: Mapping[bytes, bytes | None], reporter: Reporter) -> None:

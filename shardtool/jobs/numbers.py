@@ -128,10 +128,11 @@ class _Window:
             name = index.exts[int(self._ext[k])]
             sample = self._range.lo + int(np.searchsorted(self._first, part, side="right")) - 1
             key = b"" if index.keys is None else index.keys[sample] + b"."
+            option = f"--field {printable(name)}="
             raise DataError(
                 f"field {printable(name)} cannot become {TYPE_NAMES[kind]}",
                 file=index.sources[self._range.source].name, offset=at,
-                member=key + name, why=str(error), remedy=f"leave out --field {printable(name)}={TYPE_NAMES[kind]}",
+                member=key + name, why=str(error), remedy=f"leave out {option}{TYPE_NAMES[kind]}, or say {option}bytes",
             ) from None  # fmt: skip
 
 

@@ -42,6 +42,7 @@ def recorded_conversion(options: Mapping[str, Any]) -> Conversion:
         names("rename"), tuple(map(decode_name, options.get("drop", ()))),
         {parse_public_name(name): type for name, type in options.get("field", {}).items()},
         options.get("records", "auto"), names("names"),
+        {parse_public_name(name): type for name, type in options.get("types", {}).items()},
     )  # fmt: skip
 
 

@@ -129,15 +129,17 @@ def _settled(options: RepackOptions, inputs: Inputs) -> RepackOptions:
     """Defaults that depend on input and machine, filled in."""
     format = options.format or inputs.output_format
     changes_samples(inputs.output_format, format, options.conversion)
-    names = options.names
-    if names is None and (inputs.format, format) == ("tar", "tfrecord"):
-        names = {os.fsdecode(name): os.fsdecode(old) for name, old in way_back(inputs).items()}
+    names, types = options.names, options.types
+    if (inputs.format, format) == ("tar", "tfrecord") and (names is None or types is None):
+        olds, old_types = way_back(inputs)
+        names = {os.fsdecode(name): os.fsdecode(old) for name, old in olds.items()} if names is None else names
+        types = {os.fsdecode(name): type for name, type in old_types.items()} if types is None else types
     exports = resolve_exports(options.exports, format)
     digests = {*options.digests, *(name for kind in exports for name in EXPORTS[kind].digests)}
     if options.engine not in ("auto", *ENGINES):
         raise UsageError(f"--engine {options.engine!r} is none of auto, {', '.join(ENGINES)}")
     return replace(
-        options, format=format, names=names or {}, exports=exports, digests=tuple(sorted(digests)),
+        options, format=format, names=names or {}, types=types or {}, exports=exports, digests=tuple(sorted(digests)),
         jobs=options.jobs or default_jobs(), memory=options.memory or default_memory(),
     )  # fmt: skip
 
@@ -521,6 +523,8 @@ def _renamed(plan: _Plan) -> dict[str, Any]:
     found: dict[str, Any] = {"keys": plan.laid_out.renamed_keys}
     if plan.converted.renamed:
         found["fields"] = {public_name(old): encode_name(new) for old, new in plan.converted.renamed.items()}
+    if plan.laid_out.layout.format == "tar" and plan.converted.types:
+        found["types"] = {public_name(name): type for name, type in sorted(plan.converted.types.items())}
     return found
 
 

@@ -400,10 +400,10 @@ def test_what_cannot_be_asked(tmp_path, options, what):
 def test_records_stay_whole(tmp_path):
     write_tfrecord(tmp_path / "in" / "a.tfrecord", [example(a=b"1")])
     for more in ({"records": "raw"}, {"fields": {"a": "int64"}}):
-        with pytest.raises(UsageError, match="carried over whole|those of records have one"):
+        with pytest.raises(UsageError, match=r"carried over whole|those of records have one"):
             run(tmp_path / "in", tmp_path / "out", rename={"a": "b"}, **more)
     write_tfrecord(tmp_path / "in" / "b.tfrecord", [b"none"])
-    with pytest.raises(DataError, match="no tf.train.Example"):
+    with pytest.raises(DataError, match=r"no tf.train.Example"):
         run(tmp_path / "in", tmp_path / "out", rename={"a": "b"})
     with pytest.raises(UsageError, match="--drop z"):
         (tmp_path / "in" / "b.tfrecord").unlink()
@@ -626,3 +626,32 @@ def test_readers_open_what_is_written(tmp_path):
     run(tmp_path / "tar", tmp_path / "rec", format="tfrecord", fields={"cls": "int64"})
     path = tmp_path / "rec" / "shard-00000-of-00001.tfrecord"
     assert path.read_bytes() == b"".join(map(frame, read_tfrecord(path)))
+
+
+def test_types_come_back(tmp_path):
+    """bytes, int64 and float features are what they were, record by record and byte by byte."""
+    rows = [
+        {"a": b"raw", "i": k - 5, "f": [k / 7, -1.0], "n": list(range(k % 3)) or [9], "t/x": [b"7"], "one": [2.5]}
+        for k in range(20)
+    ]  # fmt: skip
+    written = [serialized({**row, "__key__": b"%03d" % k}) for k, row in enumerate(rows)]
+    write_tfrecord(tmp_path / "in" / "a.tfrecord", written)
+    made = run(tmp_path / "in", tmp_path / "tar", format="tar", shards=2)
+    assert made.renamed["types"] == {"i": "int64", "f": "float", "n": "int64", "one": "float"}
+    back = run(tmp_path / "tar", tmp_path / "back", format="tfrecord")
+
+    def plain(folder):
+        found = {}
+        for path in sorted(folder.glob("*.tfrecord")):
+            for record in read_tfrecord(path):
+                features = example_pb2.Example.FromString(record).features.feature
+                key = features["__key__"].bytes_list.value[0]
+                found[key] = {name: feature.SerializeToString() for name, feature in features.items()}
+        return found
+
+    assert plain(tmp_path / "back") == plain(tmp_path / "in") and len(plain(tmp_path / "in")) == 20
+    assert back.options["types"] == made.renamed["types"] and back.fields["f"]["type"] == "float"
+    report = verify([str(tmp_path / "back")], VerifyOptions(against=(str(tmp_path / "tar"),)))
+    assert not report.findings and report.against["equal"]
+    as_text = run(tmp_path / "tar", tmp_path / "text", format="tfrecord", fields={"i": "bytes", "n": "bytes"})
+    assert as_text.fields["i"]["type"] == "bytes" and as_text.fields["f"]["type"] == "float"
