@@ -6,6 +6,7 @@ spawned: they share the parent's columns without a copy, and start in a millisec
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import select
@@ -139,7 +140,9 @@ class _Worker:
 
     def give(self, task: int) -> None:
         self.tasks.append(task)
-        os.write(self._tasks, task.to_bytes(8, "little"))
+        # A worker that met an error has ended: what it sent before says why, or that it died.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._tasks, task.to_bytes(8, "little"))
 
     def receive(self) -> tuple[int, Any]:
         head = self._read(_LENGTH.size)
