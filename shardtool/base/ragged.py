@@ -51,6 +51,23 @@ class Ragged:
         """Length of every string, int64[n]."""
         return np.diff(self.first)
 
+    def bytes_of(self, lo: int, hi: int) -> int:
+        """Bytes of strings lo..hi-1."""
+        return int(self.first[hi] - self.first[lo])
+
+    def whole(self) -> Ragged:
+        """This: what is kept elsewhere answers with a copy in memory."""
+        return self
+
+    def lengths_of(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Length of the strings with these numbers, int64[k]."""
+        return self.first[ids + 1] - self.first[ids]
+
+    def window(self, lo: int, hi: int) -> Ragged:
+        """Strings lo..hi-1; `first` begins with 0."""
+        first = self.first[lo : hi + 1]
+        return Ragged(self.data[first[0] : first[-1]], first - first[0])
+
     def take(self, ids: npt.NDArray[np.int64]) -> Ragged:
         """The strings with these numbers, in this order."""
         lengths = self.first[ids + 1] - self.first[ids]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from ..layout.index import INT64_TEXT, SPAN, Runs
+from ..layout.index import INT64_TEXT, NO_LIST, SPAN, Runs
 from ..layout.multiset import BYTES, sample_digest
 from .blocks import Blocks
 from .engines.job import SourceFiles, SourceTable
@@ -74,7 +74,7 @@ def _part_digests(file: Blocks, scanned: Scanned) -> Iterator[bytes]:
         if kind is not None and kind[part] == INT64_TEXT:
             assert scanned.stored is not None
             yield sha256(b"%d" % scanned.stored[part]).digest()
-        elif kind is not None and kind[part] != SPAN:
+        elif kind is not None and SPAN < kind[part] < NO_LIST:
             yield sha256(computed(int(kind[part]), _stored(file, at, scanned, part))).digest()
         elif part in sparse:
             yield _sparse(file, size, sparse[part])
@@ -100,9 +100,14 @@ def _file_digests(sources: SourceFiles, scanned: Scanned) -> Iterator[bytes]:
     """SHA-256 of every part's payload, of parts in files of their own."""
     assert scanned.file is not None
     buffer = memoryview(bytearray(WINDOW))
-    for number, offset, size in zip(
-        scanned.file.tolist(), scanned.offset.tolist(), scanned.size.tolist(), strict=True
-    ):
+    places = zip(scanned.file.tolist(), scanned.offset.tolist(), scanned.size.tolist(), strict=True)
+    for part, (number, offset, size) in enumerate(places):
+        if scanned.kind is not None and scanned.kind[part] != SPAN:
+            assert scanned.stored is not None
+            data = bytearray(int(scanned.stored[part]))
+            sources.read_into(number, memoryview(data), offset)
+            yield hashlib.sha256(computed(int(scanned.kind[part]), bytes(data))).digest()
+            continue
         state = hashlib.sha256()
         for lo in range(0, size, WINDOW):
             piece = buffer[: min(WINDOW, size - lo)]

@@ -6,6 +6,7 @@ spawned: they share the parent's columns without a copy, and start in a millisec
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import select
@@ -151,21 +152,23 @@ class _Worker:
 
     def give(self, task: int) -> None:
         self.tasks.append(task)
-        os.write(self._tasks, task.to_bytes(8, "little"))
+        # A worker that met an error has ended: what it sent before says why, or that it died.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._tasks, task.to_bytes(8, "little"))
 
     def receive(self) -> tuple[int, Any]:
         head = self._read(_LENGTH.size)
         length, kind = _LENGTH.unpack(head)
         return kind, pickle.loads(self._read(length))
 
-    def _read(self, count: int) -> bytes:
-        data = bytearray()
-        while len(data) < count:
-            got = os.read(self.results, min(count - len(data), 1 << 20))
+    def _read(self, count: int) -> bytearray:
+        data, done = bytearray(count), 0
+        while done < count:
+            got = os.readv(self.results, [memoryview(data)[done:]])
             if not got:
                 raise self._died()
-            data += got
-        return bytes(data)
+            done += got
+        return data
 
     def _died(self) -> ShardtoolError:
         _, status = os.waitpid(self.pid, 0)
@@ -216,9 +219,10 @@ def _child(
 
         def send(kind: int, value: Any) -> None:
             data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-            message = _LENGTH.pack(len(data), kind) + data
-            while message:
-                message = message[os.write(results, message) :]
+            for piece in (_LENGTH.pack(len(data), kind), data):  # not joined: a result may be long
+                message = memoryview(piece)
+                while message:
+                    message = message[os.write(results, message) :]
 
         def given() -> Iterator[int]:
             while number := os.read(tasks, 8):

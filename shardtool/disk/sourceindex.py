@@ -58,7 +58,7 @@ def write_source_index(
         before, behind = index.first[first : first + 1], index.first[first + samples : first + samples + 1]
         parts = int(behind[0] - before[0])
     if index.keys is not None:
-        key_bytes = int(index.keys.first[first + samples] - index.keys.first[first])
+        key_bytes = index.keys.bytes_of(first, first + samples)
     count = {"key": key_bytes, "part_ext": parts, "part_offset": parts, "part_size": parts}
     sized = {name: (dtype, count.get(name, samples)) for name, dtype in columns.items()}
     writer = IndexWriter(temporary, shard, sized, index.exts)
@@ -86,9 +86,9 @@ def _put_samples(writer: IndexWriter, index: Index, lo: int, hi: int, first: int
     if index.label is not None:
         writer.put("label", at, index.label[lo:hi])
     if index.keys is not None:
-        keys = index.keys.first
-        writer.put("key", int(keys[lo] - keys[first]), index.keys.data[keys[lo] : keys[hi]])
-        writer.put("key_end", at, keys[lo + 1 : hi + 1] - keys[first])
+        keys, before = index.keys.window(lo, hi), index.keys.bytes_of(first, lo)
+        writer.put("key", before, keys.data)
+        writer.put("key_end", at, keys.first[1:] + before)
     if index.first is not None and index.ext is not None:
         begin = int(index.first[first : first + 1][0])
         ends = index.first[lo : hi + 1].astype(np.int64)

@@ -10,19 +10,27 @@ import numpy as np
 from ..base.errors import UsageError, printable
 from ..base.reporting import Reporter
 from ..disk.content import content_of, scan_content
+from ..disk.engines.job import SourceTable
 from ..disk.payloads import folder_digests, sample_digests
 from ..disk.runners import Advance, run_tasks
-from ..disk.scanned import Findings
+from ..disk.scanned import Findings, Scanned
+from ..disk.sourcefile import SourceFile
 from ..disk.sources import FOLDER, Input, Inputs
+from ..layout.index import windows
 from ..layout.manifest import Manifest
 from ..layout.multiset import MODULUS, U8, U64, multiset_sum, prefixes, surplus
 from ..layout.rules import Rules
-from .convert import convert, features, scanned_of
+from .convert import convert
+from .members import features
 from .recorded import recorded_conversion
+from .records import lists_of
 from .scan import Scan, scan_inputs
+from .slices import part_of, scanned_of
 
 # Samples of each side that are named when the two differ.
 NAMED = 3
+# Samples of a folder that are digested at a time
+FOLDER_STEP = 2048
 
 
 @dataclass(frozen=True)
@@ -57,14 +65,16 @@ class Difference:
 def multiset(side: Side, jobs: int, reporter: Reporter, label: str) -> tuple[int, int]:
     """(sum of all sample digests, samples), in memory of one file a process. Raises DataError for damage."""
 
+    work = _Tasks(side)
+
     def one(number: int, advance: Advance) -> tuple[int, int]:
-        digests = _digests(side, number)
-        advance(side.files[number].size)
+        digests = work.digests(number)
+        advance(work.bytes_of(number))
         return multiset_sum(digests), len(digests)
 
     total = samples = 0
     reporter.stage(label, side.total_bytes, "B")
-    for _, (part, count) in run_tasks(one, range(len(side.files)), jobs, reporter.advance):
+    for _, (part, count) in run_tasks(one, range(len(work.tasks)), jobs, reporter.advance):
         total, samples = (total + part) % MODULUS, samples + count
     reporter.finish()
     return total, samples
@@ -111,6 +121,8 @@ def converted_sides(
         return ours, theirs
     held = Inputs(b"", ours.files, Findings())
     shards = scan_inputs(held, ours.rules, jobs=jobs, check_payload=False, reporter=reporter)
+    if inputs.format == "tfrecord":
+        return replace(ours, converted=lists_of(shards, jobs, reporter)), theirs
     return replace(ours, converted=features(shards, jobs=jobs, reporter=reporter)), theirs
 
 
@@ -118,29 +130,86 @@ def _as_tar(format: str) -> str:
     return "tar" if format == FOLDER else format
 
 
-def _digests(side: Side, number: int) -> U8:
-    file = side.files[number]
-    if side.converted is not None:
-        return sample_digests(side.converted.content[number], file.name, scanned_of(side.converted.index, number))
-    content = content_of(file, side.rules)
-    scanned = scan_content(file, content, side.rules, check_payload=not side.payload_checked)
-    if file.files is not None:
-        return folder_digests(file.files, scanned)
-    return sample_digests(content.path, file.name, scanned)
+@dataclass(frozen=True)
+class _Task:
+    """Samples lo..hi-1 of a file; hi None: all of them."""
+
+    file: int
+    lo: int = 0
+    hi: int | None = None
+
+
+class _Tasks:
+    """What workers digest: whole files, and folders by ranges of samples, for their files are many and one folder is
+    often all there is."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+        # of folders: only the names of their files are needed
+        self._folders = {
+            number: _scanned(side, number) for number, file in enumerate(side.files) if file.files is not None
+        }  # fmt: skip
+        self.tasks: list[_Task] = []
+        for number, file in enumerate(side.files):
+            if file.files is None:
+                self.tasks.append(_Task(number))
+            else:
+                samples = self._folders[number].samples
+                self.tasks += [_Task(number, lo, hi) for lo, hi in windows(samples, FOLDER_STEP)]
+
+    def digests(self, number: int) -> U8:
+        """Of the samples of a task."""
+        task = self.tasks[number]
+        side, file = self._side, self._side.files[task.file]
+        if file.files is not None and task.hi is not None:
+            return folder_digests(file.files, part_of(self._folders[task.file], task.lo, task.hi))
+        if side.converted is not None:
+            return sample_digests(side.converted.content[task.file], file.name, _scanned(side, task.file))
+        content = content_of(file, side.rules)
+        scanned = scan_content(file, content, side.rules, check_payload=not side.payload_checked)
+        return sample_digests(content.path, file.name, scanned)
+
+    def bytes_of(self, number: int) -> int:
+        """Of a task, for its progress."""
+        task, size = self.tasks[number], self._side.files[self.tasks[number].file].size
+        if task.hi is None:
+            return size
+        samples = self._folders[task.file].samples
+        return size * task.hi // samples - size * task.lo // samples
+
+
+def _scanned(side: Side, number: int) -> Scanned:
+    """The samples of one file as its own scan gives them, after the conversion where there is one."""
+    if side.converted is None:
+        file = side.files[number]
+        return scan_content(file, content_of(file, side.rules), side.rules, check_payload=False)
+    made = scanned_of(side.converted.index, number)
+    if made.file is not None:
+        before = SourceTable(file.files or _one(file) for file in side.files).starts[number]
+        made.file = made.file - before
+    return made
+
+
+def _one(file: Input) -> SourceFile:
+    return SourceFile(file.path, file.name, file.size, file.mtime_ns, file.inode)
 
 
 def _marks(side: Side, jobs: int, reporter: Reporter, label: str) -> list[U64]:
     """The first eight bytes of every sample's digest, by file."""
+    work = _Tasks(side)
 
     def one(number: int, advance: Advance) -> U64:
-        found = prefixes(_digests(side, number))
-        advance(side.files[number].size)
+        found = prefixes(work.digests(number))
+        advance(work.bytes_of(number))
         return found
 
     reporter.stage(label, side.total_bytes, "B")
-    found = dict(run_tasks(one, range(len(side.files)), jobs, reporter.advance))
+    found = dict(run_tasks(one, range(len(work.tasks)), jobs, reporter.advance))
     reporter.finish()
-    return [found[number] for number in range(len(side.files))]
+    by_file: list[list[U64]] = [[] for _ in side.files]
+    for number, task in enumerate(work.tasks):
+        by_file[task.file].append(found[number])
+    return [_joined(marks) for marks in by_file]
 
 
 def _joined(marks: list[U64]) -> U64:
@@ -163,11 +232,7 @@ def _locate(side: Side, marks: list[U64], wanted: U64) -> tuple[tuple[str, int, 
 
 
 def _names(side: Side, number: int, samples: list[int]) -> list[tuple[str, int, str]]:
-    file = side.files[number]
-    if side.converted is not None:
-        scanned = scanned_of(side.converted.index, number)
-    else:
-        scanned = scan_content(file, content_of(file, side.rules), side.rules, check_payload=False)
+    file, scanned = side.files[number], _scanned(side, number)
     named = []
     for at in samples:
         part = at if scanned.first is None else int(scanned.first[at])

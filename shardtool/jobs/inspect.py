@@ -211,7 +211,8 @@ def _by_shard(index: Index, row: I64, column: I64, count: I64) -> list[tuple[str
 
 
 def _traps(scan: Scan, found: Inspected) -> None:
-    index, keys = scan.index, scan.index.keys
+    index = scan.index
+    keys = None if index.keys is None else index.keys.whole()
     hashes = lower = None
     if keys is not None:
         hashes = _hashes(keys)

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import xxhash
 
 from ..base.errors import DataError, UsageError
-from ..base.ragged import Ragged
 from ..base.units import show_size
 from ..disk.columns import Shifted, Store, put
 from ..disk.formats.example_encode import features_of
@@ -19,7 +18,7 @@ from ..disk.writer import buffers_bytes
 from ..layout.cost import Cost, against_gather, bucket_budget, bucket_cost, columns_bytes, gather_cost
 from ..layout.example import LARGEST
 from ..layout.frames import pad512, tar_file_bytes
-from ..layout.index import I64, Column, Index, windows
+from ..layout.index import I64, Column, Index, Strings, windows
 from ..layout.keys import KEEP, NONE, ORDINAL, SOURCE, OutputKeys, first_repeated
 from ..layout.layout import FileBytes, Layout, Limits, choose_shards, contents, shard_cuts
 from ..layout.order import SHUFFLE, Order
@@ -267,12 +266,12 @@ def choose_keys(index: Index, wanted: str, format: str) -> tuple[OutputKeys, int
     return made, index.samples
 
 
-def _repeated(keys: Ragged) -> tuple[int, int] | None:
+def _repeated(keys: Strings) -> tuple[int, int] | None:
     hashes = np.fromiter(map(xxhash.xxh3_64_intdigest, keys), np.uint64, len(keys))
     return first_repeated(keys, hashes)
 
 
-def _not_unique(index: Index, keys: Ragged, pair: tuple[int, int], remedy: str) -> DataError:
+def _not_unique(index: Index, keys: Strings, pair: tuple[int, int], remedy: str) -> DataError:
     return DataError(
         "two samples would have the same key", member=keys[pair[0]],
         why=f"{name_of(index, pair[0])} and {name_of(index, pair[1])}", remedy=remedy,

@@ -13,7 +13,7 @@ from ..disk.sources import SourceOptions
 from ..layout.layout import Limits
 from ..layout.manifest import encode_name, public_name
 from ..layout.rules import Rules
-from .convert import TYPES, Conversion
+from .fieldnames import TYPES, Conversion
 
 DEFAULT_SHARD_SIZE = 256 << 20
 LEAST_MEMORY = 64 << 20
@@ -37,7 +37,7 @@ class RepackOptions:
     work_dir       folder for bulk data of the run (spool, spill); None: in OUT
     rename, drop, fields, records  what is converted (docs/formats/conversion.md): old name -> new one, names, name ->
                    'int64', 'float' or 'bytes', and 'auto', 'example' or 'raw'
-    names          member -> the name it had as a feature; None: what a manifest beside the sources says
+    names, types   member -> the name, and the type, it had as a feature; None: what a manifest beside the sources says
     """
 
     format: str | None = None
@@ -63,6 +63,7 @@ class RepackOptions:
     fields: Mapping[str, str] = field(default_factory=dict)
     records: str = "auto"
     names: Mapping[str, str] | None = None
+    types: Mapping[str, str] | None = None
     source: SourceOptions = field(default_factory=SourceOptions)
     rules: Rules = field(default_factory=Rules)
 
@@ -108,6 +109,7 @@ class RepackOptions:
             tuple(sorted(map(os.fsencode, set(self.drop)))),
             {os.fsencode(name): type for name, type in self.fields.items()}, self.records,
             {os.fsencode(name): os.fsencode(old) for name, old in (self.names or {}).items()},
+            {os.fsencode(name): type for name, type in (self.types or {}).items()},
         )  # fmt: skip
 
     def public(self) -> dict[str, Any]:
@@ -148,6 +150,7 @@ def public_conversion(conversion: Conversion) -> dict[str, Any]:
         "field": {public_name(name): type for name, type in conversion.fields.items()},
         "records": conversion.records,
         "names": {public_name(name): encode_name(old) for name, old in conversion.names.items()},
+        "types": {public_name(name): type for name, type in conversion.types.items()},
     }
 
 

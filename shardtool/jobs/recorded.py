@@ -10,7 +10,7 @@ from typing import Any
 from ..disk.sources import SourceOptions
 from ..layout.manifest import Manifest, decode_name, encode_name, parse_public_name, public_name
 from ..layout.rules import Rules
-from .convert import Conversion
+from .fieldnames import Conversion
 
 
 def recorded_rules(options: Mapping[str, Any]) -> Rules:
@@ -42,6 +42,7 @@ def recorded_conversion(options: Mapping[str, Any]) -> Conversion:
         names("rename"), tuple(map(decode_name, options.get("drop", ()))),
         {parse_public_name(name): type for name, type in options.get("field", {}).items()},
         options.get("records", "auto"), names("names"),
+        {parse_public_name(name): type for name, type in options.get("types", {}).items()},
     )  # fmt: skip
 
 

@@ -32,18 +32,20 @@ from ..disk.shardindex import FOLDER as INDEX_FOLDER
 from ..disk.shardindex import index_columns, index_name
 from ..disk.sources import Inputs, check_apart, resolve
 from ..disk.spool import Spool
-from ..layout.cost import Cost
+from ..layout.cost import Cost, prepared
 from ..layout.keys import NONE
 from ..layout.layout import shard_names
 from ..layout.manifest import Manifest, Receipt, encode_name, public_name
 from ..layout.output_traps import output_traps, sentences
 from ..version import VERSION
 from . import state
-from .convert import Converted, changes_samples, convert, feature_facts, way_back
+from .convert import changes_samples, convert, feature_facts, way_back
 from .export import check_names, resolve_exports, write_exports
+from .fieldnames import Converted
 from .host import default_jobs, default_memory
 from .lay_out import LaidOut, lay_out
 from .options import RepackOptions
+from .parsed import task_bytes
 from .scan import Scan, scan_inputs
 from .summary import field_sets, fields_of, labels_of, source_fingerprint, tfrecord_fields_sample
 
@@ -127,15 +129,17 @@ def _settled(options: RepackOptions, inputs: Inputs) -> RepackOptions:
     """Defaults that depend on input and machine, filled in."""
     format = options.format or inputs.output_format
     changes_samples(inputs.output_format, format, options.conversion)
-    names = options.names
-    if names is None and (inputs.format, format) == ("tar", "tfrecord"):
-        names = {os.fsdecode(name): os.fsdecode(old) for name, old in way_back(inputs).items()}
+    names, types = options.names, options.types
+    if (inputs.format, format) == ("tar", "tfrecord") and (names is None or types is None):
+        olds, old_types = way_back(inputs)
+        names = {os.fsdecode(name): os.fsdecode(old) for name, old in olds.items()} if names is None else names
+        types = {os.fsdecode(name): type for name, type in old_types.items()} if types is None else types
     exports = resolve_exports(options.exports, format)
     digests = {*options.digests, *(name for kind in exports for name in EXPORTS[kind].digests)}
     if options.engine not in ("auto", *ENGINES):
         raise UsageError(f"--engine {options.engine!r} is none of auto, {', '.join(ENGINES)}")
     return replace(
-        options, format=format, names=names or {}, exports=exports, digests=tuple(sorted(digests)),
+        options, format=format, names=names or {}, types=types or {}, exports=exports, digests=tuple(sorted(digests)),
         jobs=options.jobs or default_jobs(), memory=options.memory or default_memory(),
     )  # fmt: skip
 
@@ -175,7 +179,7 @@ def _prepared(
     converted = Converted(scan)
     if converts:
         converted = convert(
-            scan, options.format, options.conversion, options.rules, jobs=options.jobs, reporter=reporter
+            scan, options.format, options.conversion, options.rules, jobs=options.jobs, reporter=reporter, store=store
         )
         scan = converted.scan
     seconds = time.monotonic() - started
@@ -183,6 +187,11 @@ def _prepared(
         scan.index, options.limits, format=options.format, seed=options.seed, order=options.order,
         keys=options.keys, strict=options.strict, jobs=options.jobs, memory=options.memory,
         engine=options.engine, store=store,
+    )  # fmt: skip
+    before = scan.spool_bytes, store.held + options.jobs * task_bytes(store) if scan.index.kind is not None else 0
+    laid_out = replace(
+        laid_out, cost=prepared(laid_out.cost, *before),
+        costs=tuple((prepared(cost, *before), against) for cost, against in laid_out.costs),
     )  # fmt: skip
     stumbled = sentences(output_traps(scan.index, laid_out.keys, laid_out.layout), options.exports)
     for text in (*laid_out.warnings, *stumbled):
@@ -514,6 +523,8 @@ def _renamed(plan: _Plan) -> dict[str, Any]:
     found: dict[str, Any] = {"keys": plan.laid_out.renamed_keys}
     if plan.converted.renamed:
         found["fields"] = {public_name(old): encode_name(new) for old, new in plan.converted.renamed.items()}
+    if plan.laid_out.layout.format == "tar" and plan.converted.types:
+        found["types"] = {public_name(name): type for name, type in sorted(plan.converted.types.items())}
     return found
 
 

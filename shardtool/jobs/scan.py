@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..base.errors import DataError, UsageError, printable
-from ..base.ragged import Ragged
 from ..base.reporting import Reporter
 from ..base.units import plural
 from ..disk.blocks import WORTH_MAPPING
-from ..disk.columns import Constant, Store, put
+from ..disk.columns import Store
 from ..disk.content import Content, content_of, scan_content
 from ..disk.engines.job import SourceFile, SourceTable
 from ..disk.packed import Packed
 from ..disk.runners import Advance, run_tasks
 from ..disk.samplefiles import SampleFiles
-from ..disk.scanned import NAMED, Findings, Scanned
+from ..disk.scanned import NAMED, Findings
 from ..disk.slim import Slim, slim
 from ..disk.sources import Input, Inputs, SourceOptions, resolve
 from ..disk.spool import Spool
-from ..layout.index import I64, Column, Index, Runs, Source
+from ..layout.index import Index
 from ..layout.rules import Rules
+from .assemble import Assembly
 
 # Bytes of a source that a scan has mapped at a time: more lanes then walk side by side.
 LEAST_WINDOW, LARGEST_WINDOW = 4 << 20, 64 << 20
@@ -50,6 +48,15 @@ class Scan:
     def format(self) -> str:
         """The format of the sources: 'tar', 'tfrecord' or 'folder'."""
         return self.inputs.format
+
+    @property
+    def spool_bytes(self) -> int:
+        """What the compressed sources decode to; it is known, for they were decoded to their ends."""
+        pairs = zip(self.inputs.files, self.content, strict=True)
+        return sum(
+            content.size if isinstance(content, Packed) else os.stat(content).st_size
+            for file, content in pairs if file.compression is not None
+        )  # fmt: skip
 
     @property
     def source_files(self) -> Sequence[SourceFile]:
@@ -92,7 +99,8 @@ def scan_inputs(
     large = any(file.size >= WORTH_MAPPING for file in inputs.files)
     window = min(LARGEST_WINDOW, max(LEAST_WINDOW, (memory or MEMORY) // (8 * jobs))) if large else None
     contents = _spooled(inputs, rules, jobs, reporter, spool)
-    found: dict[int, tuple[Slim, bytes]] = {}
+    assembly = Assembly(inputs.files, store)
+    places: dict[int, bytes] = {}
     reporter.stage("scan", sum(file.size for file in inputs.files), "B")
 
     def one(number: int, advance: Advance) -> tuple[Slim, bytes]:
@@ -104,21 +112,22 @@ def scan_inputs(
 
     names = [file.name for file in inputs.files]
     tasks = _largest_first(inputs.files)
-    for number, result in run_tasks(one, tasks, jobs, reporter.advance, apart=large, file_of=names.__getitem__):
-        found[number] = result
+    made = run_tasks(one, tasks, jobs, reporter.advance, apart=large, file_of=names.__getitem__)
+    for number, (scanned, place) in made:
+        assembly.add(number, scanned)
+        places[number] = place
+        del scanned
     reporter.finish()
-    slims = [found[number][0] for number in range(len(inputs.files))]
-    parts = [part.rest for part in slims]
     findings = Findings()
     findings.add(inputs.findings)
-    for part in parts:
-        findings.add(part.findings)
-    if not sum(part.samples for part in parts):
+    for one_file in assembly.findings():
+        findings.add(one_file)
+    if not assembly.samples:
         raise DataError(
             "the input holds no samples",
-            why="; ".join([f"{len(parts):,} files, all empty", *findings.sentences()]),
+            why="; ".join([f"{len(inputs.files):,} files, all empty", *findings.sentences()]),
         )
-    index = assemble(inputs.files, slims, rules, store)
+    index = assembly.finish(rules)
     _require_label(index, rules)
     findings.warnings.extend(_empty_classes(inputs, index))
     links = sum(int(one.files.linked.sum()) for one in inputs.files if one.files is not None)
@@ -126,7 +135,7 @@ def scan_inputs(
         reporter.note(f"{links:,} sample files are symbolic links: what they point to is read.")
     for text in [*findings.warnings, *findings.sentences()]:
         reporter.warn(text)
-    return Scan(inputs, index, findings, tuple(found[number][1] for number in range(len(inputs.files))))
+    return Scan(inputs, index, findings, tuple(places[number] for number in range(len(inputs.files))))
 
 
 def _spooled(
@@ -152,121 +161,6 @@ def _source_file(file: Input, content: bytes) -> SourceFile:
 def _largest_first(files: Sequence[Input]) -> list[int]:
     """So that the last task to finish is a short one."""
     return sorted(range(len(files)), key=lambda number: (-files[number].size, number))
-
-
-def assemble(
-    files: Sequence[Input], slims: Sequence[Slim], rules: Rules, store: Store | None = None
-) -> Index:
-    """One Index of the scans of all files, in the files' order."""
-    store = store or Store(1 << 62)
-    parts = [part.rest for part in slims]
-    sources = tuple(
-        Source(
-            file.name, file.size, part.samples, file.format, None if file.files is None else file.files.listing
-        )
-        for file, part in zip(files, parts, strict=True)
-    )
-    exts = tuple(sorted({ext for part in parts for ext in part.exts}))
-    classes: tuple[bytes, ...] = ()
-    label = None
-    if (first := files[0].files) is not None and first.classes is not None:
-        classes = first.classes  # those of all folders
-        label = np.concatenate([part.codes for part in parts if part.codes is not None])
-    elif rules.label is not None:
-        classes, label = _labels(parts)
-    tar = any(part.first is not None for part in parts)
-    return Index(
-        sources=sources,
-        first=_first(parts) if tar else None,
-        size=_column(store, slims, lambda part: part.size, _narrow(slims)),
-        head=_heads(store, slims),
-        offset=_column(store, slims, Slim.offsets, None),
-        ext=_exts(parts, exts) if tar else None,
-        exts=exts,
-        keys=Ragged.join(part.keys for part in parts if part.keys is not None) if tar else None,
-        label=label,
-        classes=classes,
-        sparse=_sparse(slims),
-        file=_files(files, slims),
-    )
-
-
-def _column(
-    store: Store, slims: Sequence[Slim], values: Callable[[Slim], npt.NDArray[Any]], stored: str | None
-) -> Column:
-    """One column of all parts, filled file by file."""
-    column, at = store.empty(sum(part.parts for part in slims), stored=stored), 0
-    for part in slims:
-        put(column, at, values(part))
-        at += part.parts
-    return column
-
-
-def _heads(store: Store, slims: Sequence[Slim]) -> Column:
-    known = {part.head if isinstance(part.head, int) else None for part in slims if part.parts}
-    if len(known) == 1 and (value := known.pop()) is not None:
-        return Constant(value, sum(part.parts for part in slims))
-    return _column(store, slims, Slim.heads, None)
-
-
-def _narrow(slims: Sequence[Slim]) -> str | None:
-    return "<u4" if all(part.size.dtype == np.uint32 for part in slims) else None
-
-
-def _joined(columns: Iterable[I64]) -> I64:
-    return np.concatenate([np.zeros(0, np.int64), *columns])
-
-
-def _first(parts: Sequence[Scanned]) -> I64:
-    counts = [np.diff(part.first) if part.first is not None else np.ones(part.samples, np.int64) for part in parts]
-    return np.cumsum(_joined([np.zeros(1, np.int64), *counts]))
-
-
-def _files(files: Sequence[Input], slims: Sequence[Slim]) -> I64 | None:
-    """Number of every part's file, counted as SourceTable counts; None when no source is a folder."""
-    if all(file.files is None for file in files):
-        return None
-    columns, start = [], 0
-    for file, part in zip(files, slims, strict=True):
-        number = part.rest.file
-        columns.append(np.full(part.parts, start, np.int64) if number is None else number + start)
-        start += 1 if file.files is None else len(file.files) + 1
-    return _joined(columns)
-
-
-def _exts(parts: Sequence[Scanned], exts: tuple[bytes, ...]) -> npt.NDArray[np.uint32]:
-    number = {ext: k for k, ext in enumerate(exts)}
-    columns = [np.zeros(0, np.uint32)]
-    for part in parts:
-        if part.ext is not None and part.exts:
-            columns.append(np.array([number[ext] for ext in part.exts], np.uint32).take(part.ext))
-    return np.concatenate(columns)
-
-
-def _sparse(slims: Sequence[Slim]) -> dict[int, Runs]:
-    sparse, before = {}, 0
-    for part in slims:
-        for number, runs in part.rest.sparse.items():
-            sparse[before + number] = runs
-        before += part.parts
-    return sparse
-
-
-def _labels(parts: Sequence[Scanned]) -> tuple[tuple[bytes, ...], npt.NDArray[np.int32]]:
-    """Classes (numbers in numeric order, else by bytes) and every sample's number among them, -1 for none."""
-    values = [value for part in parts for value in part.labels or ()]
-    present = {value for value in values if value is not None}
-    number = {value: k for k, value in enumerate(sort_classes(present))}
-    codes = np.fromiter((-1 if v is None else number[v] for v in values), np.int32, len(values))
-    return tuple(number), codes
-
-
-def sort_classes(values: set[bytes]) -> list[bytes]:
-    """Label values in order: whole numbers by value, anything else by bytes."""
-    try:
-        return sorted(values, key=lambda value: (int(value), value))
-    except ValueError:
-        return sorted(values)
 
 
 def _empty_classes(inputs: Inputs, index: Index) -> list[str]:

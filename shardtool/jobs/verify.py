@@ -395,7 +395,7 @@ class _Listed(_Work):
             self.note(f"the manifest was written by shardtool {manifest.version}, this is {VERSION}")
             return
         expected = {"keys": {"mode", "unique"}, "renamed": {"keys"}}
-        found = {"keys": set(manifest.keys), "renamed": set(manifest.renamed) - {"fields"}}
+        found = {"keys": set(manifest.keys), "renamed": set(manifest.renamed) - {"fields", "types"}}
         if manifest.seed is not None:
             expected["options"], found["options"] = set(RepackOptions().public()), set(options)
             self._about_names(manifest)

@@ -34,7 +34,7 @@ from ..layout.manifest import Manifest, Receipt
 from ..layout.multiset import U8, U64, multiset_sum, sample_digest
 from ..layout.order import SHUFFLE
 from ..layout.rules import Rules
-from .scan import assemble
+from .assemble import assemble
 from .summary import field_sets, fields_of
 
 STEP = 4 << 20

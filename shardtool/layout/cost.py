@@ -6,7 +6,7 @@ Counts are of this release's arrays; the test of law 4 holds the measured peak a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .buckets import buckets_at_once
 from .index import Index
@@ -16,7 +16,8 @@ from .layout import Layout
 @dataclass(frozen=True)
 class Cost:
     """passes over the data; bytes read, written, and stored for the time of the job; reads that are not
-    sequential; memory at the peak, over all processes, above the interpreters' own; descriptors a process."""
+    sequential; memory at the peak, over all processes, above the interpreters' own; descriptors a process; and how much
+    of the temporary bytes is what compressed sources decode to."""
 
     engine: str
     passes: int
@@ -26,6 +27,16 @@ class Cost:
     seeks: int
     peak_ram_bytes: int
     open_files: int
+    spool_bytes: int = 0
+
+
+def prepared(cost: Cost, spool: int, memory: int) -> Cost:
+    """With what goes before the engine: compressed sources decoded into `spool` bytes, and a conversion that takes
+    `memory` bytes at its peak."""
+    return replace(
+        cost, temporary_bytes=cost.temporary_bytes + spool, spool_bytes=spool,
+        peak_ram_bytes=max(cost.peak_ram_bytes, memory),
+    )  # fmt: skip
 
 
 # Of a sample file while the table of files is made, with a path of 64 bytes below its source (measured: 255 with 29,
@@ -34,21 +45,13 @@ FILE_BYTES = 330
 
 
 def columns_bytes(index: Index, layout: Layout, stored: int) -> int:
-    """What the index and the layout hold in memory: `stored` bytes of long columns, keys and 8 bytes a key, and for
-    tar 8 bytes a sample and 4 a part; 4 a sample for labels; more where parts are files."""
+    """What the index and the layout hold in memory: `stored` bytes of columns, and the table of sample files where
+    parts are files. While keys are compared there are 8 bytes more for each."""
     total = stored
     if index.file is not None:
         total += FILE_BYTES * len(index.size)
-    if index.first is not None:
-        total += 4 * len(index.size) + 8 * layout.samples
     if index.keys is not None:
-        total += len(index.keys.data) + 8 * layout.samples
-    if index.label is not None:
-        total += 4 * layout.samples
-    if index.kind is not None:
-        total += 9 * len(index.size)
-    if index.kind is not None or index.records:  # columns of a conversion stand beside those of the scan
-        total += 24 * len(index.size)
+        total += 8 * layout.samples
     return total
 
 
@@ -56,7 +59,6 @@ def columns_bytes(index: Index, layout: Layout, stored: int) -> int:
 _SCRATCH_A_PART = {"tfrecord": 120, "tar": 900}
 # The same where rows of the index are packed and sorted too (engines/bucket.py).
 _ROWS_A_PART = {"tfrecord": 200, "tar": 1200}
-_PARSED_A_PART = 220  # while the values of all records become columns (see jobs/convert.py)
 _SCRATCH_A_FEATURE = 700  # of an Example that is made (see formats/example_encode.py)
 # From this mean on a read from the page cache costs less than writing the bytes to the spill and reading them again.
 SMALL = 768
@@ -64,6 +66,8 @@ SMALL = 768
 LARGE = 1 << 20
 # One read of the spill should have at least so many bytes.
 EXTENT = 256 << 10
+# Frames that the bucket engine holds at least: of features of a few bytes these are ten thousand parts.
+LEAST_BUDGET = 256 << 10
 # Sources below this size are nothing to be clever about.
 LITTLE = 32 << 20
 
@@ -85,11 +89,10 @@ def gather_cost(index: Index, layout: Layout, *, held: int, jobs: int, chunk: in
     """
     window_parts = min(len(index.size), chunk // _mean_part(index, layout) + 1)
     a_part = _SCRATCH_A_FEATURE if index.records else _SCRATCH_A_PART[layout.format]
-    parsed = _PARSED_A_PART * len(index.size) if index.kind is not None else 0
     return Cost(
         engine="gather", passes=1, read_bytes=_read(index), written_bytes=int(layout.shard_bytes.sum()),
         temporary_bytes=0, seeks=layout.samples,
-        peak_ram_bytes=held + max(parsed, jobs * (buffers + window_parts * a_part)),
+        peak_ram_bytes=held + jobs * (buffers + window_parts * a_part),
         open_files=min(len(index.sources), 256) + 8,
     )  # fmt: skip
 
@@ -102,7 +105,7 @@ def bucket_budget(index: Index, layout: Layout, memory: int) -> int:
     # A block has an extent for every bucket, of budget^2 / data bytes. More than it takes to make those as long as one
     # read is worth gains nothing, and fresh memory is dear.
     enough = max(16 << 20, math.isqrt(int(layout.shard_bytes.sum()) * EXTENT))
-    return max(1 << 20, min(most, enough))
+    return max(LEAST_BUDGET, min(most, enough))
 
 
 def bucket_cost(index: Index, layout: Layout, *, held: int, jobs: int, budget: int, buffers: int) -> Cost:

@@ -18,6 +18,7 @@ no order, and implementations of protobuf differ in the one they write.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from .index import I64
 
@@ -47,26 +48,36 @@ def framed(length: I64) -> I64:
     return 1 + varint_bytes(length) + length
 
 
-def feature_lengths(names: I64, sizes: I64) -> tuple[I64, I64, I64]:
+# What the payload of a feature is: the one field of its list, the whole list, or there is no list.
+VALUE, LIST, NOTHING = 0, 1, 2
+Forms = npt.NDArray[np.uint8]
+
+
+def feature_lengths(names: I64, sizes: I64, forms: Forms | None = None) -> tuple[I64, I64, I64]:
     """Lengths of the entry, the Feature and its list, int64[q] each.
 
     names  int64[q], bytes of every feature's name
     sizes  int64[q], bytes of its payload: a value, or packed numbers
+    forms  uint8[q], VALUE, LIST or NOTHING; None: all are VALUE
     """
     inner = framed(sizes)
+    if forms is not None:
+        inner = np.where(forms == VALUE, inner, sizes)
     feature = framed(inner)
+    if forms is not None:
+        feature[forms == NOTHING] = 0
     return framed(names) + framed(feature), feature, inner
 
 
-def features_bytes(begin: I64, names: I64, sizes: I64) -> I64:
+def features_bytes(begin: I64, names: I64, sizes: I64, forms: Forms | None = None) -> I64:
     """Length of every sample's Features message, int64[k].
 
     begin  int64[k+1]: features of sample i are begin[i]:begin[i+1]; at least one each
     """
-    entry, _, _ = feature_lengths(names, sizes)
+    entry, _, _ = feature_lengths(names, sizes, forms)
     return np.add.reduceat(framed(entry), begin[:-1]) if len(begin) > 1 else np.zeros(0, np.int64)
 
 
-def example_bytes(begin: I64, names: I64, sizes: I64) -> I64:
+def example_bytes(begin: I64, names: I64, sizes: I64, forms: Forms | None = None) -> I64:
     """Length of every sample's serialized Example, int64[k]; arguments as for `features_bytes`."""
-    return framed(features_bytes(begin, names, sizes))
+    return framed(features_bytes(begin, names, sizes, forms))

@@ -1,19 +1,22 @@
-"""Fields of samples under other names, or left out: columns in, columns out."""
+"""Fields of samples under other names, or left out: columns in, columns out, window by window."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from .index import I64, Index, Runs, windows
+from .index import FRONT, I64, ColumnStore, Index, Runs, windows
 
 STEP = 1 << 16
 
+_TYPES = {"offset": "<i8", "head": "<i8", "size": "<i8", "kind": "|u1", "stored": "<i8", "file": "<i8"}
 
-def with_fields(index: Index, names: Sequence[bytes | None], *, by_name: bool) -> Index:
-    """The index with field k called names[k], or left out where that is None.
+
+def with_fields(index: Index, names: Sequence[bytes | None], store: ColumnStore, *, by_name: bool) -> Index:
+    """The index with field k called names[k], or left out where that is None; its columns are made by `store`.
 
     by_name  parts of every sample in ascending order of their names' bytes, as in a tf.train.Example; else as before
 
@@ -23,35 +26,44 @@ def with_fields(index: Index, names: Sequence[bytes | None], *, by_name: bool) -
     exts = tuple(sorted({name for name in names if name is not None}))
     number = {name: code for code, name in enumerate(exts)}
     new = np.array([-1 if name is None else number[name] for name in names] or [0], np.int64)
-    first = np.zeros(index.samples + 1, np.int64)
-    parts_of, ext_of = [np.zeros(0, np.int64)], [np.zeros(0, np.uint32)]
-    for lo, hi in windows(index.samples, STEP):
+    olds = {name: column for name in _TYPES if (column := getattr(index, name)) is not None}
+    if not by_name and None not in names:
+        olds = {}  # all parts stay where they are
+    made = {name: store.growing(_TYPES[name]) for name in olds}
+    firsts, exts_of = store.growing(), store.growing("<u4")
+    firsts.add(FRONT, np.zeros(1, np.int64))
+    sparse: dict[int, Runs] = {}
+    before = [0]
+    known = np.array(sorted(index.sparse), np.int64)
+    for number_of, (lo, hi) in enumerate(windows(index.samples, STEP)):
         bounds = index.first[lo : hi + 1].astype(np.int64)
-        ext = new[index.ext[int(bounds[0]) : int(bounds[-1])].astype(np.int64)]
+        a, b = int(bounds[0]), int(bounds[-1])
+        ext = new[index.ext[a:b].astype(np.int64)]
         owner = np.repeat(np.arange(hi - lo, dtype=np.int64), np.diff(bounds))
         kept = np.flatnonzero(ext >= 0)
-        first[lo + 1 : hi + 1] = np.bincount(owner[kept], minlength=hi - lo)
+        ends = np.cumsum(np.bincount(owner[kept], minlength=hi - lo))
         if by_name:
             kept = kept[np.lexsort((ext[kept], owner[kept]))]
-        parts_of.append(kept + bounds[0])
-        ext_of.append(ext[kept].astype(np.uint32))
-    np.cumsum(first, out=first)
-    parts, ext = np.concatenate(parts_of), np.concatenate(ext_of)
-    if len(parts) == len(index.size) and not by_name:
-        return replace(index, exts=exts, ext=ext)
-    return replace(
-        index, first=first, exts=exts, ext=ext,
-        offset=index.offset.take(parts), head=index.head.take(parts), size=index.size.take(parts),
-        sparse=_renumbered(index.sparse, parts),
-        kind=None if index.kind is None else index.kind.take(parts),
-        stored=None if index.stored is None else index.stored.take(parts),
-    )  # fmt: skip
+        firsts.add(number_of, ends)
+        exts_of.add(number_of, ext[kept].astype(np.uint32))
+        for name, column in olds.items():
+            made[name].add(number_of, column[a:b][kept])
+        some = known[np.searchsorted(known, a) : np.searchsorted(known, b)]
+        if len(some):
+            sparse.update(_renumbered(index, some, kept + a, before[-1]))
+        before.append(before[-1] + len(kept))
+    numbers = range(len(before) - 1)
+    renamed = replace(index, exts=exts, ext=exts_of.finish(numbers))
+    if not olds:
+        return renamed
+    columns: dict[str, Any] = {name: column.finish(numbers) for name, column in made.items()}
+    first = firsts.finish([FRONT, *numbers], [0, *before[:-1]])
+    return replace(renamed, first=first, sparse=sparse, **columns)
 
 
-def _renumbered(sparse: Mapping[int, Runs], parts: I64) -> dict[int, Runs]:
-    if not sparse:
-        return {}
-    return {new: sparse[old] for new, old in enumerate(parts.tolist()) if old in sparse}
+def _renumbered(index: Index, some: I64, parts: I64, before: int) -> dict[int, Runs]:
+    """Runs of the sparse parts `some`, by number in a list of parts whose first has the number `before`."""
+    return {before + k: index.sparse[int(parts[k])] for k in np.flatnonzero(np.isin(parts, some)).tolist()}
 
 
 def without_fields(index: Index) -> int | None:

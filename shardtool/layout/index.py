@@ -7,7 +7,7 @@ Columns are numpy arrays, or objects that behave like one for the two accesses t
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -27,6 +27,44 @@ class Column(Protocol):
     def __getitem__(self, window: slice, /) -> npt.NDArray[Any]: ...
 
     def take(self, ids: I64, /) -> npt.NDArray[Any]: ...
+
+
+class Strings(Protocol):
+    """Keys: a Ragged, or what answers like one."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, i: int, /) -> bytes: ...
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+    def bytes_of(self, lo: int, hi: int, /) -> int: ...
+
+    def window(self, lo: int, hi: int, /) -> Ragged: ...
+
+    def whole(self) -> Ragged: ...
+
+    def take(self, ids: I64, /) -> Ragged: ...
+
+    def lengths_of(self, ids: I64, /) -> I64: ...
+
+
+class GrowingColumn(Protocol):
+    """A column that is made piece by piece, each with a number of its own."""
+
+    def add(self, number: int, values: npt.NDArray[Any], /) -> None: ...
+
+    def finish(self, numbers: Iterable[int], shifts: Iterable[int] | None = None, /) -> Column: ...
+
+
+# Number of the piece that holds the 0 in front of running sums
+FRONT = -1
+
+
+class ColumnStore(Protocol):
+    """What makes columns (disk/columns.py)."""
+
+    def growing(self, dtype: str = "<i8") -> GrowingColumn: ...
 
 
 @dataclass(frozen=True)
@@ -59,6 +97,16 @@ INT64_NPY = 2  # an Int64List -> .npy of '<i8', shape (k,)
 FLOAT_NPY = 3  # a FloatList -> .npy of '<f4', shape (k,)
 TO_INT64 = 4  # decimal digits, or such a .npy -> the packed values of an Int64List
 TO_FLOAT = 5  # a decimal number, or such a .npy -> the packed values of a FloatList
+# A list of a tf.train.Example as it is stored, for a feature that is carried from record to record: NO_LIST plus the
+# number of its type (1 bytes, 2 float, 3 int64).
+NO_LIST = 6  # a feature without a list: no bytes
+
+
+def is_copied(kind: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Of which kinds the payload is what is stored."""
+    copied: npt.NDArray[np.bool_] = (kind == SPAN) | (kind >= NO_LIST)
+    return copied
+
 
 # A sparse member: (place in the payload, offset in the source, bytes) of every stored run; the rest is zeros.
 Runs = tuple[tuple[int, int, int], ...]
@@ -95,7 +143,7 @@ class Index:
     size: Column
     ext: Column | None = None
     exts: tuple[bytes, ...] = ()
-    keys: Ragged | None = None
+    keys: Strings | None = None
     label: Column | None = None
     classes: tuple[bytes, ...] = ()
     sparse: Mapping[int, Runs] = field(default_factory=dict)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..base.ragged import Ragged
 from .frames import BLOCK, NAME, tar_head_bytes
-from .index import I64, Index
+from .index import I64, Index, Strings
 
 KEEP, SOURCE, ORDINAL, NONE = "keep", "source", "ordinal", "none"
 
@@ -52,8 +52,7 @@ class OutputKeys:
         """Bytes of the keys of the samples `ids`, int64[k]."""
         if self.mode != KEEP or self.index.keys is None:
             return self.take(ids).lengths()
-        first = self.index.keys.first
-        return first[ids + 1] - first[ids]
+        return self.index.keys.lengths_of(ids)
 
     def part_names(self, ids: I64, parts: I64, begin: I64) -> Ragged:
         """'<key>.<field>' of every part of the samples `ids`; `parts` and `begin` as Index.parts_of gives them."""
@@ -115,7 +114,7 @@ def source_prefix(name: bytes) -> bytes:
     return stem + b"/"
 
 
-def first_repeated(keys: Ragged, hashes: npt.NDArray[np.uint64]) -> tuple[int, int] | None:
+def first_repeated(keys: Strings, hashes: npt.NDArray[np.uint64]) -> tuple[int, int] | None:
     """Numbers of two samples with equal keys, or None. `hashes`: a 64-bit hash of every key; only keys with equal
     hashes are compared."""
     order = np.argsort(hashes, kind="stable")

@@ -162,7 +162,7 @@ def caught(
     first = index.first[0 : index.samples + 1]
     found += [*_names(index, first), *_fields(index, first), *_forms(index, first)]
     if hashes is not None and lower_hashes is not None:
-        found += _keys(index.keys, hashes, lower_hashes)
+        found += _keys(index.keys.whole(), hashes, lower_hashes)
     return found
 
 
@@ -184,7 +184,7 @@ def _large(index: Index) -> list[Caught]:
 def _names(index: Index, first: I64) -> list[Caught]:
     """Length of member names and bytes in them."""
     assert index.keys is not None and index.ext is not None
-    keys, ext = index.keys, index.ext[0 : len(index.ext)].astype(np.int64)
+    keys, ext = index.keys.whole(), index.ext[0 : len(index.ext)].astype(np.int64)
     ext_bytes = np.array([len(e) for e in index.exts] or [0], np.int64)
     lengths = np.repeat(keys.lengths(), np.diff(first)) + 1 + ext_bytes[ext]  # [parts]
     head = index.head[0 : len(index.head)]

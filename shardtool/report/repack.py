@@ -70,6 +70,11 @@ def _why_not(against: str, cost: Cost) -> str:
     return against or f"it reads {show_size(cost.read_bytes)} and writes {show_size(cost.temporary_bytes)} more"
 
 
+def _temporary(cost: Cost) -> str:
+    text = show_size(cost.temporary_bytes)
+    return f"{text}, of which {show_size(cost.spool_bytes)} decoded sources" if cost.spool_bytes else text
+
+
 def dry_run(console: Console, result: Result, disk_speed: int | None) -> None:
     """The layout, what it would cost, and how long at which speed."""
     laid_out, cost = result.laid_out, result.cost
@@ -106,7 +111,7 @@ def dry_run(console: Console, result: Result, disk_speed: int | None) -> None:
         *((f"  not {other.engine}", _why_not(against, other)) for other, against in laid_out.costs if other != cost),
         ("reads", show_size(cost.read_bytes)),
         ("writes", show_size(cost.written_bytes)),
-        ("temporary", show_size(cost.temporary_bytes)),
+        ("temporary", _temporary(cost)),
         ("memory", f"at most {show_size(cost.peak_ram_bytes)}"),
         ("open files", f"{cost.open_files} a process"),
         ("time", f"{show_seconds(60 * minutes)} at {show_size(speed)}/s: {source}"),

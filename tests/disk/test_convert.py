@@ -399,8 +399,55 @@ def test_what_cannot_be_asked(tmp_path, options, what):
 
 def test_records_stay_whole(tmp_path):
     write_tfrecord(tmp_path / "in" / "a.tfrecord", [example(a=b"1")])
-    with pytest.raises(UsageError, match="carried over whole"):
+    for more in ({"records": "raw"}, {"fields": {"a": "int64"}}):
+        with pytest.raises(UsageError, match=r"carried over whole|those of records have one"):
+            run(tmp_path / "in", tmp_path / "out", rename={"a": "b"}, **more)
+    write_tfrecord(tmp_path / "in" / "b.tfrecord", [b"none"])
+    with pytest.raises(DataError, match=r"no tf.train.Example"):
         run(tmp_path / "in", tmp_path / "out", rename={"a": "b"})
+    with pytest.raises(UsageError, match="--drop z"):
+        (tmp_path / "in" / "b.tfrecord").unlink()
+        run(tmp_path / "in", tmp_path / "out", drop=("z",))
+    with pytest.raises(DataError, match="no field in the output"):
+        run(tmp_path / "in", tmp_path / "out", drop=("a",))
+
+
+LISTS = st.one_of(
+    st.none(), st.lists(st.binary(max_size=40), max_size=3), st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3),
+    st.lists(st.floats(width=32, allow_nan=False), max_size=3),
+)  # fmt: skip
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abcde"), LISTS, max_size=4), min_size=1, max_size=14), st.booleans())
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_records_with_other_features(tmp_path, rows, bucket):
+    """Types may differ, lists be empty, missing or several: protobuf reads the same values under the new names."""
+    import shutil
+
+    shutil.rmtree(tmp_path / "x", ignore_errors=True)
+    rows = [{**row, "keep": [k], "gone": b"x" * k} for k, row in enumerate(rows)]
+    rows[0].setdefault("a", [1])
+    written = [serialized(row) for row in rows]
+    write_tfrecord(tmp_path / "x" / "in" / "a.tfrecord", written)
+    out = tmp_path / "x" / "out"
+    run(
+        tmp_path / "x" / "in", out, rename={"a": "zz"}, drop=("gone",), shards=2 if len(rows) > 1 else 1,
+        engine="bucket" if bucket else "gather", chunk=4096,
+    )  # fmt: skip
+
+    def named(record, rename):
+        features = example_pb2.Example.FromString(record).features.feature
+        return {rename.get(name, name): feature.SerializeToString() for name, feature in features.items()}
+
+    made = [record for path in sorted(out.glob("*.tfrecord")) for record in read_tfrecord(path)]
+    wanted = [named(record, {"a": "zz"}) for record in written]
+    for row in wanted:
+        del row["gone"]
+    assert sorted(map(sorted, (named(r, {}).items() for r in made))) == sorted(map(sorted, (w.items() for w in wanted)))
+    for record in made:
+        assert [name for name, *_ in lists(record)] == sorted(name for name, *_ in lists(record))
+    report = verify([str(out)], VerifyOptions(against=(str(tmp_path / "x" / "in"),)))
+    assert not report.findings and report.against["equal"]
 
 
 def test_a_finished_conversion_is_not_done_again(tmp_path):
@@ -579,3 +626,32 @@ def test_readers_open_what_is_written(tmp_path):
     run(tmp_path / "tar", tmp_path / "rec", format="tfrecord", fields={"cls": "int64"})
     path = tmp_path / "rec" / "shard-00000-of-00001.tfrecord"
     assert path.read_bytes() == b"".join(map(frame, read_tfrecord(path)))
+
+
+def test_types_come_back(tmp_path):
+    """bytes, int64 and float features are what they were, record by record and byte by byte."""
+    rows = [
+        {"a": b"raw", "i": k - 5, "f": [k / 7, -1.0], "n": list(range(k % 3)) or [9], "t/x": [b"7"], "one": [2.5]}
+        for k in range(20)
+    ]  # fmt: skip
+    written = [serialized({**row, "__key__": b"%03d" % k}) for k, row in enumerate(rows)]
+    write_tfrecord(tmp_path / "in" / "a.tfrecord", written)
+    made = run(tmp_path / "in", tmp_path / "tar", format="tar", shards=2)
+    assert made.renamed["types"] == {"i": "int64", "f": "float", "n": "int64", "one": "float"}
+    back = run(tmp_path / "tar", tmp_path / "back", format="tfrecord")
+
+    def plain(folder):
+        found = {}
+        for path in sorted(folder.glob("*.tfrecord")):
+            for record in read_tfrecord(path):
+                features = example_pb2.Example.FromString(record).features.feature
+                key = features["__key__"].bytes_list.value[0]
+                found[key] = {name: feature.SerializeToString() for name, feature in features.items()}
+        return found
+
+    assert plain(tmp_path / "back") == plain(tmp_path / "in") and len(plain(tmp_path / "in")) == 20
+    assert back.options["types"] == made.renamed["types"] and back.fields["f"]["type"] == "float"
+    report = verify([str(tmp_path / "back")], VerifyOptions(against=(str(tmp_path / "tar"),)))
+    assert not report.findings and report.against["equal"]
+    as_text = run(tmp_path / "tar", tmp_path / "text", format="tfrecord", fields={"i": "bytes", "n": "bytes"})
+    assert as_text.fields["i"]["type"] == "bytes" and as_text.fields["f"]["type"] == "float"

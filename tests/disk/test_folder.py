@@ -434,7 +434,8 @@ def test_an_empty_file_that_grows(tmp_path, monkeypatch):
         packed(root, tmp_path / "out")
 
 
-def test_verify_against_finds_what_differs(tmp_path):
+def test_verify_against_finds_what_differs(tmp_path, monkeypatch):
+    monkeypatch.setattr("shardtool.jobs.compare.FOLDER_STEP", 3)
     root = fill(tmp_path / "in", {f"{k}.jpg": b"payload %d" % k for k in range(6)})
     packed(root, tmp_path / "out")
     (root / "3.jpg").write_bytes(b"payload x")

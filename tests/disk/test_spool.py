@@ -100,6 +100,19 @@ def test_dry_run_inspect_and_against_store_nothing(tmp_path, monkeypatch):
     assert not list(empty.iterdir())
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_dry_run_says_how_large_the_spool_will_be(tmp_path, kind):
+    plain = sorted_tfrecords(tmp_path / "plain", 4)
+    source = packed(sorted_tfrecords(tmp_path / "packed", 4), kind, keep_every=2)
+    sizes = [path.stat().st_size for path in sorted(plain.iterdir())]
+    dry = repack([str(source)], str(tmp_path / "out"), options(engine="bucket"), dry_run=True)
+    wet = repack([str(source)], str(tmp_path / "out"), options(engine="bucket"))
+    assert dry.cost == wet.cost and dry.cost.spool_bytes == sizes[1] + sizes[3]
+    assert dry.cost.temporary_bytes == dry.cost.spool_bytes + sum(sizes)
+    assert all(cost.spool_bytes == dry.cost.spool_bytes for cost, _ in dry.laid_out.costs)
+    assert repack([str(plain)], str(tmp_path / "x"), options(), dry_run=True).cost.spool_bytes == 0
+
+
 def test_fields_of_compressed_records(tmp_path):
     feature = b"\x0a\x01x\x12\x05\x0a\x03\x0a\x01y"  # "x": bytes list of b"y"
     example = bytes([0x0A, len(feature) + 2, 0x0A, len(feature)]) + feature

@@ -8,9 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tfrecord import example_pb2
 
+from shardtool.disk.columns import Store
 from shardtool.disk.engines import ENGINES
 from shardtool.disk.engines.framers import FRAMERS
 from shardtool.jobs import lay_out as lay_out_module
+from shardtool.jobs import repack as repack_module
 from shardtool.jobs.options import RepackOptions
 from shardtool.jobs.repack import repack
 from shardtool.jobs.scan import scan
@@ -23,7 +25,7 @@ OPTIONS = {
     ("tar", "tar"): {"rename": {"jpg": "png"}, "drop": ("txt",)},
     ("tar", "tfrecord"): {"rename": {"jpg": "image/encoded"}, "drop": ("txt",), "fields": {"cls": "int64"}},
     ("tfrecord", "tar"): {"rename": {"jpg": "png"}, "drop": ("txt",)},
-    ("tfrecord", "tfrecord"): {},
+    ("tfrecord", "tfrecord"): {"rename": {"jpg": "png"}, "drop": ("txt",)},
 }
 
 
@@ -87,7 +89,7 @@ def run(source, out, chunk=None, **options):
 
 @ENGINE
 @PAIR
-def test_same_bytes_however_they_move(tmp_path, engine, pair):
+def test_same_bytes_however_they_move(tmp_path, monkeypatch, engine, pair):
     options = {**OPTIONS[pair], "format": pair[1], "engine": engine}
     source = make(tmp_path / "in", pair[0], samples(50))
     run(source, tmp_path / "reference", **options)
@@ -100,9 +102,21 @@ def test_same_bytes_however_they_move(tmp_path, engine, pair):
         "buffer smaller than a frame": (source, {"chunk": 512, "jobs": 2}),
         "memory": (source, {"memory": 64 << 20}),
         "elsewhere": (copy, {}),
+        "columns in a file": (source, {"jobs": 2}),
+        "some columns in a file": (source, {"jobs": 2}),
     }
+    if engine == "gather":
+        del trials["columns in a file"], trials["some columns in a file"]
     for name, (place, more) in trials.items():
-        run(place, tmp_path / f"out, {name}", **{**options, **more})
+        with monkeypatch.context() as patch:
+            if "columns" in name:
+                budget = 0 if name.startswith("columns") else 3000
+                patch.setattr(repack_module, "Store", lambda _, folder, budget=budget: Store(budget, folder))
+                for module, step in (("parsed", 7), ("numbers", 5)):
+                    patch.setattr(f"shardtool.jobs.{module}.STEP", step)
+                patch.setattr("shardtool.layout.fields.STEP", 6)
+                patch.setattr("shardtool.jobs.parsed.LEAST", 2000)
+            run(place, tmp_path / f"out, {name}", **{**options, **more})
         assert content(tmp_path / f"out, {name}") == reference, name
 
 

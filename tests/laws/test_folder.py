@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 import pytest
+from tfrecord.example_pb2 import Example
 
 from shardtool.disk.engines import ENGINES
 from shardtool.disk.sources import SourceOptions
@@ -13,8 +14,9 @@ from shardtool.jobs import lay_out as lay_out_module
 from shardtool.jobs import repack as repack_module
 from shardtool.jobs.options import RepackOptions
 from shardtool.jobs.repack import repack
+from shardtool.jobs.verify import VerifyOptions, verify
 from shardtool.layout.order import Order
-from tests.makers import content, read_tar
+from tests.makers import content, read_tar, read_tfrecord
 
 ENGINE = pytest.mark.parametrize("engine", sorted(ENGINES))
 LABELS = pytest.mark.parametrize("label_from", [None, "dir"])
@@ -117,3 +119,32 @@ def test_order_by_formula_and_nothing_lost(tmp_path, engine, label_from):
     if label_from:
         classes = ["a-b", "ant", "z"]
         assert all(classes[int(p)] == n.split("/")[0] for n, p in got if n.endswith(".cls"))
+
+
+@ENGINE
+@pytest.mark.parametrize("format", ["tar", "tfrecord"])
+def test_fields_left_out_and_renamed(tmp_path, monkeypatch, engine, format):
+    """Each payload stays with its sample when parts before it are left out; and --against sees it."""
+    monkeypatch.setattr("shardtool.jobs.compare.FOLDER_STEP", 7)
+    for k in range(30):
+        for field in ("a", "b", "c", "d"):
+            (tmp_path / "in").mkdir(exist_ok=True)
+            (tmp_path / "in" / f"{k:02}.{field}").write_bytes(f"{field}{k}".encode())
+    options = RepackOptions(shards=2, drop=("b",), rename={"d": "_"}, format=format, engine=engine)
+    made = repack([str(tmp_path / "in")], str(tmp_path / "out"), options).manifest
+    found = {}
+    for receipt in made.shards:
+        path = tmp_path / "out" / receipt.name
+        if format == "tar":
+            found.update(read_tar(path))
+            continue
+        for record in read_tfrecord(path):
+            row = {n: f.bytes_list.value[0] for n, f in Example.FromString(record).features.feature.items()}
+            found.update({f"{row['__key__'].decode()}.{name}": data for name, data in row.items() if name != "__key__"})
+    assert found == {f"{k:02}.{n}": f"{f}{k}".encode() for k in range(30) for f, n in ("aa", "cc", "d_")}
+    against = VerifyOptions(against=(str(tmp_path / "in"),), jobs=2)
+    report = verify([str(tmp_path / "out")], against)
+    assert report.against["equal"] and not report.findings
+    (tmp_path / "in" / "07.c").write_bytes(b"other")
+    report = verify([str(tmp_path / "out")], against)
+    assert report.against["missing"] == report.against["extra"] == 1

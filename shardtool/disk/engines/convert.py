@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ...base.errors import DataError
 from ...base.ragged import Ragged
 from ...layout.frames import pad512, tar_heads
-from ...layout.index import I64, INT64_TEXT, SPAN, Index
+from ...layout.index import I64, INT64_TEXT, Index, is_copied
 from ..crc import crc32c, mask, masked, masked_of_lengths
 from ..formats.example_encode import features_of
 from ..formats.tfrecord import FOOT, HEAD
@@ -38,7 +38,7 @@ class Parts:
         self._part, self._source, self._size, self._to = part, source, size, to
         self._kind = np.zeros(len(part), np.uint8) if index.kind is None else index.kind.take(part)
         self._stored = size if index.stored is None else index.stored.take(part)
-        self._plain = self._kind == SPAN
+        self._plain = is_copied(self._kind)
         if index.sparse:
             self._plain &= np.fromiter((p not in index.sparse for p in part.tolist()), bool, len(part))
 
@@ -61,7 +61,7 @@ class Parts:
         if self._kind[k] == INT64_TEXT:
             return b"%d" % self._stored[k]
         data = stored_bytes(self._index, part, source, sources)
-        if self._kind[k] == SPAN:
+        if is_copied(self._kind[k : k + 1])[0]:
             return data
         made = computed(int(self._kind[k]), data)
         if len(made) != self._size[k]:

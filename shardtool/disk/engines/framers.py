@@ -20,4 +20,6 @@ FRAMERS: dict[tuple[str, str], Made] = {
 
 def framer_of(job: CopyJob) -> Framer:
     """A new framer for one shard of this job."""
+    if job.index.records:
+        return ExampleFramer(job)
     return FRAMERS[job.index.sources[0].format, job.layout.format](job)

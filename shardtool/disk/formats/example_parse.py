@@ -79,9 +79,12 @@ class Parsed:
     refused: Refused | None = None
 
 
-def parse_file(path: bytes, name: bytes, offset: I64, size: I64) -> Parsed:
-    """Parse the records whose payloads lie at offset, int64[n], ascending, with size bytes, int64[n]."""
-    rows = _Rows(len(offset))
+def parse_file(path: bytes, name: bytes, offset: I64, size: I64, *, lists: bool = False) -> Parsed:
+    """Parse the records whose payloads lie at offset, int64[n], ascending, with size bytes, int64[n].
+
+    lists  one row a feature, whatever it holds: the list message; type 0 for a feature without one
+    """
+    rows = _Rows(len(offset), lists)
     end = offset + size
     lo = 0
     with Blocks(path, name, WINDOW) as file:
@@ -97,7 +100,8 @@ def parse_file(path: bytes, name: bytes, offset: I64, size: I64) -> Parsed:
 class _Rows:
     """Columns of a Parsed, as they grow: arrays of windows, in any order of records."""
 
-    def __init__(self, records: int) -> None:
+    def __init__(self, records: int, lists: bool = False) -> None:
+        self.lists = lists
         self.codes: dict[bytes, int] = {}
         self.shapes: list[Shape] = []
         self.columns: list[list[I64]] = [[np.zeros(0, np.int64)] for _ in range(8)]
@@ -144,12 +148,14 @@ class _Rows:
             else:
                 fits, values = np.ones(len(todo), bool), np.zeros(len(todo), np.int64)
             right = right & fits
+            if self.lists:
+                values, start, number = np.ones(len(todo), np.int64), found.lo[k], None
             rows.append((values, start, stop, np.zeros(len(todo), np.int64) if number is None else number))
         taken = todo[right]
         for (name, tag), (values, start, stop, number) in zip(shape, rows, strict=True):
             size = stop - start
             self._put(name, tag, first + taken, *(c[right] for c in (values, base + start, size, number)))
-            if name == KEY and tag == 0x0A:
+            if name == KEY and tag == 0x0A and not self.lists:
                 for k, a, b in zip(taken.tolist(), start[right].tolist(), stop[right].tolist(), strict=True):
                     self.keys[first + k] = raw[a:b].tobytes()
         return todo[~right]
@@ -162,7 +168,7 @@ class _Rows:
         if not len(record):
             return
         code = self.codes.setdefault(name, len(self.codes))
-        same = np.full(len(record), code, np.int64), np.full(len(record), _LIST_OF_TAG[tag], np.int64)
+        same = np.full(len(record), code, np.int64), np.full(len(record), _LIST_OF_TAG.get(tag, 0), np.int64)
         row = (record, *same, values, np.zeros(len(record), np.int64), offset, stored, number)
         for column, part in zip(self.columns, row, strict=True):
             column.append(part)
@@ -177,11 +183,14 @@ class _Rows:
         if not unique:
             # in a map the last entry of a name counts
             found = list({one[0]: one for one in found}.values())
-        for name, kind, count, spans, number in [(one[0], *_row(one[1], data, *one[2:])) for one in found]:
+        rows = [(one[0], *_row(one[1], data, *one[2:])) for one in found]
+        if self.lists:
+            rows = [(name, kind, 1, [(lo, hi)], 0) for name, kind, lo, hi in found]
+        for name, kind, count, spans, number in rows:
             if not count:
                 self.empty[name] += 1
                 continue
-            if name == KEY and kind == BYTES and count == 1:
+            if name == KEY and kind == BYTES and count == 1 and not self.lists:
                 self.keys[record] = data[spans[0][0] : spans[0][1]]
             code = self.codes.setdefault(name, len(self.codes))
             for place, (lo, hi) in enumerate(spans):
