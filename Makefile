@@ -23,7 +23,7 @@ ENERGON_NEEDS ?= multi-storage-client s3fs rapidyaml pyyaml braceexpand bitstrin
 # Without their own requirements, of which counting samples needs none.
 BARE_READERS ?= open_clip_torch==3.3.0
 
-.PHONY: help demo test real lint types docs fresh ci clean
+.PHONY: help demo test real torch lint types docs fresh ci clean
 
 help: ## say what the targets do
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -34,7 +34,7 @@ demo: $(VENV)/.run ## fetch real data, repack it, verify it, show the labels of 
 test: $(VENV)/.test ## run the tests
 	$(CLEAN_ENV) $(PY) -m pytest $(PYTEST_ARGS)
 
-real: $(VENV)/.test $(REAL)/torch/.done $(REAL)/tf/.done $(REAL)/energon/.done ## run every real reader; write docs/readers.md
+real: $(VENV)/.test $(REAL)/tf/.done $(REAL)/energon/.done torch ## run every real reader; write docs/readers.md
 	SHARDTOOL_READERS=$(REAL)/default.json $(CLEAN_ENV) $(PY) -m pytest -q tests/real
 	SHARDTOOL_READERS=$(REAL)/torch.json $(CLEAN_ENV) $(REAL)/torch/bin/python -m pytest -q -m real \
 	  tests/real/test_dali.py tests/real/test_datasets.py tests/real/test_torch.py tests/real/test_open_clip.py \
@@ -47,6 +47,9 @@ real: $(VENV)/.test $(REAL)/torch/.done $(REAL)/tf/.done $(REAL)/energon/.done #
 	SHARDTOOL_READERS=$(REAL)/energon.json $(CLEAN_ENV) $(REAL)/energon/bin/python -m pytest -q -m real \
 	  tests/real/test_energon.py tests/real/test_training_page.py
 	$(PY) scripts/write_reader_table.py $(REAL)/*.json
+
+torch: $(REAL)/torch/.done ## run shardtool.torch in the real DataLoader and StatefulDataLoader (part of make real)
+	$(CLEAN_ENV) $(REAL)/torch/bin/python -m pytest -q -m real tests/torch_loader
 
 lint: $(VENV)/.lint ## ruff
 	$(PY) -m ruff check
@@ -91,7 +94,7 @@ INSTALL := -m pip install --quiet --disable-pip-version-check
 $(REAL)/torch/.done: pyproject.toml Makefile | $(VENV)/bin/python
 	$(PYTHON) -m venv "$(REAL)/torch"
 	$(REAL)/torch/bin/python $(INSTALL) $(TORCH)
-	$(REAL)/torch/bin/python $(INSTALL) -e '.[test]' $(TORCH_READERS)
+	$(REAL)/torch/bin/python $(INSTALL) -e '.[test,torchdata]' $(TORCH_READERS)
 	$(REAL)/torch/bin/python $(INSTALL) --no-deps $(BARE_READERS)
 	@touch $@
 
