@@ -108,7 +108,7 @@ def test_its_own_index_over_our_files(energon, copied):
         reader = SqliteITarEntryReader(EPath(str(folder)), key_is_full_entryname=True)
         return {name: reader[f"{key}.{name}"][0] for name in content}
 
-    with pytest.raises(AssertionError, match="index.sqlite"):
+    with pytest.raises(AssertionError, match=r"index\.sqlite"):
         by_key()
     done = energon_tool("prepare", "--tar-index-only", folder)
     assert done.returncode == 0, done.stderr
