@@ -38,18 +38,18 @@ real: $(VENV)/.test $(REAL)/tf/.done $(REAL)/energon/.done torch ## run every re
 	SHARDTOOL_READERS=$(REAL)/default.json $(CLEAN_ENV) $(PY) -m pytest -q tests/real
 	SHARDTOOL_READERS=$(REAL)/torch.json $(CLEAN_ENV) $(REAL)/torch/bin/python -m pytest -q -m real \
 	  tests/real/test_dali.py tests/real/test_datasets.py tests/real/test_torch.py tests/real/test_open_clip.py \
-	  tests/real/test_verify.py tests/real/test_training_page.py tests/disk/test_exports_dali.py \
+	  tests/real/test_verify.py tests/test_docs.py tests/disk/test_exports_dali.py \
 	  tests/loaders/test_real_loaders.py
 	SHARDTOOL_READERS=$(REAL)/tf.json $(CLEAN_ENV) $(REAL)/tf/bin/python -m pytest -q -m real \
 	  tests/real/test_tensorflow.py
-	$(CLEAN_ENV) $(REAL)/tf/bin/python -m pytest -q -m real tests/real/test_verify.py tests/real/test_training_page.py
+	$(CLEAN_ENV) $(REAL)/tf/bin/python -m pytest -q -m real tests/real/test_verify.py tests/test_docs.py
 	$(CLEAN_ENV) $(REAL)/tf/bin/python -m pytest -q -m real tests/loaders/test_real_loaders.py -k tfdata
 	SHARDTOOL_READERS=$(REAL)/energon.json $(CLEAN_ENV) $(REAL)/energon/bin/python -m pytest -q -m real \
-	  tests/real/test_energon.py tests/real/test_training_page.py
+	  tests/real/test_energon.py tests/test_docs.py
 	$(PY) scripts/write_reader_table.py $(REAL)/*.json
 
 torch: $(REAL)/torch/.done ## run shardtool.torch in the real DataLoader and StatefulDataLoader (part of make real)
-	$(CLEAN_ENV) $(REAL)/torch/bin/python -m pytest -q -m real tests/torch_loader
+	$(CLEAN_ENV) $(REAL)/torch/bin/python -m pytest -q -m real tests/torch_loader tests/test_docs.py -k 'torch'
 
 lint: $(VENV)/.lint ## ruff
 	$(PY) -m ruff check
