@@ -15,7 +15,7 @@ CLEAN_ENV := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MAKEOVERRIDES
 # that find one. Nothing here may pull in torchvision, which would replace it by a build of several gigabytes.
 REAL ?= $(VENV)-real
 TORCH ?= torch==2.13.0
-TORCH_READERS ?= nvidia-dali-cuda120==2.4.0 datasets==5.2.0 lancedb==0.40.0 wids==0.1.11 webdataset==1.0.2 pillow
+TORCH_READERS ?= nvidia-dali-cuda120==2.4.0 datasets==5.2.0 lancedb==0.40.0 wids==0.1.11 webdataset==1.0.2 grain==0.2.18 pillow
 TF_READERS ?= tensorflow-cpu==2.21.0 tensorflow-datasets==4.9.10
 ENERGON ?= megatron-energon==7.4.1
 # What Energon's loader imports, without what its tools do.
