@@ -30,7 +30,8 @@ class Grain(Loader):
     ShardByJaxProcess; shuffled: `shuffle` of IndexSampler; drop_last: `drop_remainder` of Batch."""
 
     name: ClassVar[str] = "grain"
-    shuffles: ClassVar[str | None] = "grain-map"
+    # None of mixing.shuffles: 'grain-map' shuffles over everything, IndexSampler within a rank's piece.
+    shuffles: ClassVar[str | None] = None
     release: ClassVar[str] = "grain 0.2.18"
 
     sampler: Literal["index", "sequential"] = "index"
