@@ -15,7 +15,7 @@ CLEAN_ENV := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MAKEOVERRIDES
 # that find one. Nothing here may pull in torchvision, which would replace it by a build of several gigabytes.
 REAL ?= $(VENV)-real
 TORCH ?= torch==2.13.0
-TORCH_READERS ?= nvidia-dali-cuda120==2.4.0 datasets==5.2.0 lancedb==0.40.0 wids==0.1.11 webdataset==1.0.2 pillow
+TORCH_READERS ?= nvidia-dali-cuda120==2.4.0 datasets==5.2.0 lancedb==0.40.0 wids==0.1.11 webdataset==1.0.2 grain==0.2.18 pillow
 TF_READERS ?= tensorflow-cpu==2.21.0 tensorflow-datasets==4.9.10
 ENERGON ?= megatron-energon==7.4.1
 # What Energon's loader imports, without what its tools do.
@@ -23,7 +23,7 @@ ENERGON_NEEDS ?= multi-storage-client s3fs rapidyaml pyyaml braceexpand bitstrin
 # Without their own requirements, of which counting samples needs none.
 BARE_READERS ?= open_clip_torch==3.3.0
 
-.PHONY: help demo test real lint types docs fresh ci clean
+.PHONY: help demo test real torch lint types docs fresh ci clean
 
 help: ## say what the targets do
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -34,19 +34,22 @@ demo: $(VENV)/.run ## fetch real data, repack it, verify it, show the labels of 
 test: $(VENV)/.test ## run the tests
 	$(CLEAN_ENV) $(PY) -m pytest $(PYTEST_ARGS)
 
-real: $(VENV)/.test $(REAL)/torch/.done $(REAL)/tf/.done $(REAL)/energon/.done ## run every real reader; write docs/readers.md
+real: $(VENV)/.test $(REAL)/tf/.done $(REAL)/energon/.done torch ## run every real reader; write docs/readers.md
 	SHARDTOOL_READERS=$(REAL)/default.json $(CLEAN_ENV) $(PY) -m pytest -q tests/real
 	SHARDTOOL_READERS=$(REAL)/torch.json $(CLEAN_ENV) $(REAL)/torch/bin/python -m pytest -q -m real \
 	  tests/real/test_dali.py tests/real/test_datasets.py tests/real/test_torch.py tests/real/test_open_clip.py \
-	  tests/real/test_verify.py tests/real/test_training_page.py tests/disk/test_exports_dali.py \
+	  tests/real/test_verify.py tests/test_docs.py tests/disk/test_exports_dali.py \
 	  tests/loaders/test_real_loaders.py
 	SHARDTOOL_READERS=$(REAL)/tf.json $(CLEAN_ENV) $(REAL)/tf/bin/python -m pytest -q -m real \
 	  tests/real/test_tensorflow.py
-	$(CLEAN_ENV) $(REAL)/tf/bin/python -m pytest -q -m real tests/real/test_verify.py tests/real/test_training_page.py
+	$(CLEAN_ENV) $(REAL)/tf/bin/python -m pytest -q -m real tests/real/test_verify.py tests/test_docs.py
 	$(CLEAN_ENV) $(REAL)/tf/bin/python -m pytest -q -m real tests/loaders/test_real_loaders.py -k tfdata
 	SHARDTOOL_READERS=$(REAL)/energon.json $(CLEAN_ENV) $(REAL)/energon/bin/python -m pytest -q -m real \
-	  tests/real/test_energon.py tests/real/test_training_page.py
+	  tests/real/test_energon.py tests/test_docs.py
 	$(PY) scripts/write_reader_table.py $(REAL)/*.json
+
+torch: $(REAL)/torch/.done ## run shardtool.torch in the real DataLoader and StatefulDataLoader (part of make real)
+	$(CLEAN_ENV) $(REAL)/torch/bin/python -m pytest -q -m real tests/torch_loader tests/test_docs.py -k 'torch'
 
 lint: $(VENV)/.lint ## ruff
 	$(PY) -m ruff check
@@ -91,7 +94,7 @@ INSTALL := -m pip install --quiet --disable-pip-version-check
 $(REAL)/torch/.done: pyproject.toml Makefile | $(VENV)/bin/python
 	$(PYTHON) -m venv "$(REAL)/torch"
 	$(REAL)/torch/bin/python $(INSTALL) $(TORCH)
-	$(REAL)/torch/bin/python $(INSTALL) -e '.[test]' $(TORCH_READERS)
+	$(REAL)/torch/bin/python $(INSTALL) -e '.[test,torchdata]' $(TORCH_READERS)
 	$(REAL)/torch/bin/python $(INSTALL) --no-deps $(BARE_READERS)
 	@touch $@
 

@@ -3,8 +3,7 @@
 The convention of a page:
 
     ```python          runs; all blocks of a page share one namespace, in order
-    ```python needs NAME   runs where NAME can be imported: tests/real/test_training_page.py
-    ```python torch    the same, where torch is installed
+    ```python needs NAME   the same in a process of its own, one for each NAME, where NAME can be imported
     ```shell run       runs in bash (-eu -o pipefail); `shardtool` and `python` are those of this tree
     ```output          directly after one of these: what it prints, to the letter but for blanks at line ends;
                        `...` stands for anything
@@ -32,6 +31,8 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^( *)(`{3,})([^`\n]*)\n(.*?)^\1\2 *$", re.M | re.S)
+NEEDS = "python needs "
+END = "--- end of an example ---"
 # An address, an image or a page: [words](target), not in code
 LINK = re.compile(r"\[[^\]\n]+\]\(([^)\s]+)\)")
 
@@ -55,13 +56,10 @@ def examples(page):
     found = []
     before = None
     for info, text, line in blocks(page):
-        if info in ("python", "python torch", "shell run"):
+        if info in ("python", "shell run") or info.startswith(NEEDS):
             found.append([info, text, None, line])
             before = found[-1]
         else:
-            if info.startswith("python needs "):
-                before = [info, text, None, line]
-                continue
             if info == "output":
                 assert before is not None, f"{name_of(page)}:{line}: output of nothing"
                 before[2] = text
@@ -119,17 +117,67 @@ def bare(text):
     return "".join(line.rstrip() + "\n" for line in text.rstrip().splitlines())
 
 
+def check_output(where, got, wanted):
+    if wanted is not None:
+        same = doctest.OutputChecker().check_output(bare(wanted), bare(got), doctest.ELLIPSIS)
+        assert same, f"{where} prints\n{got}"
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=name_of)
 def test_examples_run_and_print_what_the_page_says(page, place):
     names = {"__name__": "__main__"}
     for kind, code, wanted, line in examples(page):
         where = f"{name_of(page)}:{line}"
-        if kind == "python torch" and importlib.util.find_spec("torch") is None:
-            continue
-        got = run_shell(code) if kind == "shell run" else run_python(code, where, names)
-        if wanted is not None:
-            same = doctest.OutputChecker().check_output(bare(wanted), bare(got), doctest.ELLIPSIS)
-            assert same, f"{where} prints\n{got}"
+        if not kind.startswith(NEEDS):
+            got = run_shell(code) if kind == "shell run" else run_python(code, where, names)
+            check_output(where, got, wanted)
+
+
+def needed():
+    """(page, package) of all examples that need one, each once."""
+    kinds = [(page, kind) for page in PAGES for kind, *_ in examples(page)]
+    return list(dict.fromkeys((page, kind.removeprefix(NEEDS)) for page, kind in kinds if kind.startswith(NEEDS)))
+
+
+def installed(package):
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("page", "package"), needed(), ids=lambda value: value if isinstance(value, str) else name_of(value)
+)
+def test_examples_that_need_a_package(page, package, place, tmp_path):
+    """In a process of their own, since some libraries exclude each other; after the page's shell examples."""
+    if not installed(package):
+        pytest.skip(f"{package} is not installed")
+    script, mine = "", []
+    for kind, code, wanted, line in examples(page):
+        if kind == "shell run":
+            run_shell(code)
+        elif kind == NEEDS + package:
+            script += f"{code}\nprint({END!r}, flush=True)\n"
+            mine.append((line, wanted))
+    (place / "example.py").write_text(script)
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")}
+    done = subprocess.run(
+        [sys.executable, "example.py"], cwd=place, env={**os.environ, **quiet}, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for (line, wanted), got in zip(mine, done.stdout.split(f"{END}\n"), strict=False):
+        check_output(f"{name_of(page)}:{line}", got, wanted)
+
+
+def test_every_loader_has_an_example():
+    """Those that are always there are plain ones."""
+    page = ROOT / "docs" / "training.md"
+    assert {package for which, package in needed() if which == page} == {
+        "torch", "nvidia.dali", "tensorflow", "tensorflow_datasets", "datasets", "lancedb", "megatron.energon"
+    }  # fmt: skip
 
 
 def test_some_pages_have_examples():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import console_options, source_options
+from .options import console_options, jobs_option, source_options
 
 if TYPE_CHECKING:
     from ..disk.sources import SourceOptions
@@ -38,7 +38,7 @@ SIGINT/SIGTERM.
 )  # fmt: skip
 @click.option("--epochs", type=int, metavar="E", help="With --world-size.  [default: W, at most 8]")
 @click.option("-n", "--samples", type=int, metavar="N", help="With --world-size: that many samples instead of SRC.")
-@click.option("--jobs", type=int, metavar="N", help="Processes.  [default: the cores this process may use]")
+@jobs_option
 @source_options
 @console_options
 def command(

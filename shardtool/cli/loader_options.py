@@ -43,9 +43,9 @@ OPTIONS = [
         "split-over", ["lanes", "workers", "none"],
         "torch, torch-stride, tfrecord: over ranks x workers, over a rank's workers only, or not.  [lanes]",
     ),
-    _flag("drop-last", "DataLoader(drop_last), and of DistributedSampler: drop instead of repeat."),
+    _flag("drop-last", "DataLoader(drop_last), of DistributedSampler: drop instead of repeat, grain: of Batch."),
     _flag("drop-last-batch", "torch-distributed: drop_last of the DataLoader."),
-    _flag("shuffle", "torch-distributed, lancedb: the library's own shuffle.  [on]"),
+    _flag("shuffle", "torch-distributed, lancedb, grain: the library's own shuffle.  [on; grain off]"),
     _number("num-splits", "lancedb, shardtool: fixed splits.  [world size; one a worker]"),
     _number("shuffle-clump-size", "lancedb: rows that stay together."),
     _number("global-batch-size", "lancedb, shardtool: samples of a step of all ranks; sets the batch of a rank."),
@@ -57,7 +57,8 @@ OPTIONS = [
     _choice("auto-shard-policy", ["auto", "file", "data", "off"], "tfdata: tf.distribute's, not --shard."),
     _number("cycle-length", "tfdata: files that interleave has open.  [1]"),
     _number("block-length", "tfdata: samples of a file in turn.  [1]"),
-    _flag("drop-remainder", "tfdata: of batch()."),
+    _flag("drop-remainder", "tfdata: of batch(); grain: of ShardOptions."),
+    _choice("sampler", ["index", "sequential"], "grain: IndexSampler or SequentialSampler.  [index]"),
     _choice(
         "nodesplitter", ["split_by_node", "single_node_only", "none"], "webdataset.  [split_by_node]"
     ),

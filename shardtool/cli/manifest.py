@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import CommaList, console_options, source_options
+from .options import console_options, export_options, jobs_option, source_options
 
 if TYPE_CHECKING:
     from ..disk.sources import SourceOptions
@@ -35,20 +35,12 @@ SIGINT/SIGTERM.
     help="The manifest.json to write; with MANIFEST --export: the folder of the index files, and then nothing else "
     "is written.  [default: beside the manifest]",
 )  # fmt: skip
-@click.option(
-    "--export", "--index", "exports", type=CommaList(), default="", metavar="KIND[,KIND...]",
-    help="Index files of loaders beside the shards: dali, dali-tfrecord, dali-wds, energon, hf, open_lm, sizes, tfds, "
-    "tfrecord, webdataset, wids.",
-)  # fmt: skip
+@export_options
 @click.option(
     "--dali-idx-version", type=click.Choice(["1.2", "1.1"]),
     help="Of the export dali-wds; 1.1 has no names.  [default: as the manifest says, else 1.2]",
 )  # fmt: skip
-@click.option(
-    "--digest", "digests", type=CommaList(), default="", metavar="ALG[,ALG...]",
-    help="sha256, md5: digests of shards besides xxh3-128.",
-)  # fmt: skip
-@click.option("--jobs", type=int, metavar="N", help="Processes.  [default: the cores this process may use]")
+@jobs_option
 @click.option("--overwrite", is_flag=True, help="Replace the manifest of a repack, and index files of others.")
 @source_options
 @console_options

@@ -96,6 +96,26 @@ def console_options(function: Command) -> Command:
     return run
 
 
+def export_options(function: Command) -> Command:
+    """--export and --digest: `exports` and `digests`, tuples of words."""
+    kinds = click.option(
+        "--export", "--index", "exports", type=CommaList(), default="", metavar="KIND[,KIND...]",
+        help="Index files of loaders beside the shards: dali, dali-tfrecord, dali-wds, energon, hf, open_lm, sizes, "
+        "tfds, tfrecord, webdataset, wids.",
+    )  # fmt: skip
+    digests = click.option(
+        "--digest", "digests", type=CommaList(), default="", metavar="ALG[,ALG...]",
+        help="sha256, md5: digests of shards besides xxh3-128.",
+    )  # fmt: skip
+    return kinds(digests(function))
+
+
+# How many processes may work.
+jobs_option = click.option(
+    "--jobs", type=int, metavar="N", help="Processes.  [default: the cores this process may use]"
+)
+
+
 def source_options(function: Command) -> Command:
     """All options on how SRC is read; the command receives `source` (SourceOptions) and `rules` (Rules)."""
 

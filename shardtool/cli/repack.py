@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import CommaList, Pairs, Size, as_dict, console_options, source_options
+from .options import Pairs, Size, as_dict, console_options, export_options, jobs_option, source_options
 
 if TYPE_CHECKING:
     from ..disk.sources import SourceOptions
@@ -64,24 +64,16 @@ failed (disk full, permission, memory), 130/143 stopped by SIGINT/SIGTERM.
     "--records", type=click.Choice(["auto", "example", "raw"]), default="auto", show_default=True,
     help="What TFRecords hold that become tars: tf.train.Examples when all are; or each one .bin member.",
 )  # fmt: skip
-@click.option(
-    "--export", "--index", "exports", type=CommaList(), default="", metavar="KIND[,KIND...]",
-    help="Index files of loaders beside the shards: dali, dali-tfrecord, dali-wds, energon, hf, open_lm, sizes, tfds, "
-    "tfrecord, webdataset, wids.",
-)  # fmt: skip
+@export_options
 @click.option(
     "--dali-idx-version", type=click.Choice(["1.2", "1.1"]), default="1.2", show_default=True,
     help="Of the export dali-wds; 1.1 has no names.",
 )  # fmt: skip
 @click.option(
-    "--digest", "digests", type=CommaList(), default="", metavar="ALG[,ALG...]",
-    help="sha256, md5: digests of shards besides xxh3-128.",
-)  # fmt: skip
-@click.option(
     "--memory", type=Size(), metavar="SIZE",
     help="What the job may allocate over all processes.  [default: half of what there is]",
 )  # fmt: skip
-@click.option("--jobs", type=int, metavar="N", help="Processes.  [default: the cores this process may use]")
+@jobs_option
 @click.option(
     "--engine", type=click.Choice(["auto", "gather", "bucket"]), default="auto", show_default=True,
     help="How bytes move, never changes the output: every sample read where it lies, or two sequential passes.",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import CommaList, console_options, source_options
+from .options import CommaList, console_options, jobs_option, source_options
 
 if TYPE_CHECKING:
     from ..disk.sources import SourceOptions
@@ -82,7 +82,7 @@ _WITH_VALUE = {
     help="Open the shards with the real library and compare every sample: dali, datasets, webdataset, wids (tar); "
     "tensorflow, tfrecord.",
 )  # fmt: skip
-@click.option("--jobs", type=int, metavar="N", help="Processes.  [default: the cores this process may use]")
+@jobs_option
 @source_options
 @console_options
 def command(

@@ -54,6 +54,11 @@ def mask(crc: int) -> int:
     return (((crc >> 15) | (crc << 17)) + _DELTA) & 0xFFFFFFFF
 
 
+def masks(crc: U32) -> U32:
+    """The masks of plain CRC32Cs, uint32[k]."""
+    return ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(_DELTA)
+
+
 def _length_tables() -> U32:
     """uint32[8, 256]: contribution of byte k of an 8-byte message to its CRC32C, without the constant part.
 
@@ -84,4 +89,4 @@ def masked_of_lengths(lengths: npt.NDArray[np.uint64]) -> U32:
     used = (int(lengths.max(initial=0)).bit_length() + 7) // 8
     for place in range(used):
         crc ^= _TABLES[place].take(digits[:, place])
-    return ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(_DELTA)
+    return masks(crc)

@@ -22,6 +22,7 @@ LOADERS = {
     "webdataset": "webdataset.WebDataset",
     "hf": "hf.HuggingFace",
     "tfrecord": "tfrecord.TFRecord",
+    "grain": "grain.Grain",
     "shard-floor": "shard_floor.ShardFloor",
     "shardtool": "shardtool.ShardTool",
 }

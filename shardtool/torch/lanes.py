@@ -56,14 +56,17 @@ class LaneReader:
             ids = self.order.ids(split, row)[0]
             fetched = self.reader.fetch(ids)
             self.most_held = max(self.most_held, fetched.held)
-            numbers, at = ids.tolist(), 0
+            numbers, at = ids.tolist() if self.decoders or self.extras else [], 0
             for size in sizes.tolist():
-                yield step, [self._sample(fetched.take(i), numbers[i]) for i in range(at, at + size)]
+                samples = fetched.take(at, at + size)
+                for sample, number in zip(samples, numbers[at : at + size], strict=False):
+                    self._finish(sample, number)
+                yield step, samples
                 at += size
                 step += lane.workers
             del fetched  # before the next block is read
 
-    def _sample(self, sample: Sample, number: int) -> Sample:
+    def _finish(self, sample: Sample, number: int) -> None:
         if self.decoders:
             apply(sample, self.decoders, number)
         if self.extras:
@@ -71,4 +74,3 @@ class LaneReader:
                 sample["__id__"] = number
             if "__seed__" in self.extras:
                 sample["__seed__"] = named_stream(self.order.seed, "sample", self.order.epoch, number)
-        return sample

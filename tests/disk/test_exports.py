@@ -2,14 +2,10 @@
 
 import dataclasses
 import hashlib
-import importlib.util
 import io
 import json
 import os
-import sys
 import tarfile
-import types
-from typing import Generic, TypeVar
 
 import braceexpand
 import numpy as np
@@ -289,24 +285,6 @@ def test_the_tfrecord_package_fails_on_one_record_and_we_say_so(tmp_path):
 
 
 # -- wids ----------------------------------------------------------------------------------------------------------
-
-
-T = TypeVar("T")
-
-
-class Indexed(Generic[T]):
-    """Stands where wids wants torch's Dataset and Sampler: base classes without anything of use to it."""
-
-
-@pytest.fixture
-def wids(monkeypatch):
-    """The package; its readers are its own, torch is needed for two base classes and for samplers unused here."""
-    if importlib.util.find_spec("torch") is None:
-        for name in ("torch", "torch.distributed", "torch.utils", "torch.utils.data"):
-            monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
-        sys.modules["torch"].distributed = sys.modules["torch.distributed"]
-        sys.modules["torch.utils.data"].Dataset = sys.modules["torch.utils.data"].Sampler = Indexed
-    return importlib.import_module("wids")
 
 
 def read_wids(wids, path, cache):

@@ -12,7 +12,9 @@ import pytest
 
 from shardtool import RepackOptions, repack, write_manifest
 from shardtool.base.errors import DataError, UsageError
+from shardtool.disk import indexfile
 from shardtool.disk import samples as module
+from shardtool.disk.mapping import mapped
 from shardtool.disk.samples import SampleReader, Stored
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
@@ -53,7 +55,8 @@ def truth(folder):
 @pytest.mark.parametrize("kind", ["rec", "tar", "foreign"])
 @pytest.mark.parametrize("how", ["stored", "shuffled", "twice", "few", "none"])
 def test_bytes_are_those_stored(made, kind, how, monkeypatch):
-    monkeypatch.setattr(module, "OPEN", 2)  # descriptors come and go
+    monkeypatch.setattr(module, "OPEN", 2)  # descriptors come and go, and so do maps
+    monkeypatch.setattr(module, "MAPPED", 3)
     known = truth(made / kind)
     reader = SampleReader(Stored.open(made / kind))
     ids = {
@@ -87,6 +90,78 @@ def test_large_runs_are_cut_and_gaps_left_out(made, monkeypatch):
         fetched = reader.fetch(np.arange(0, len(known), 5))
         assert list(fetched) == known[::5]
         assert fetched.held < 0.4 * reader.stored.manifest.bytes
+
+
+def test_what_is_not_in_memory_is_asked_for_at_once(made, monkeypatch):
+    """Bytes are the same; what is asked for is what is read afterwards."""
+    monkeypatch.setattr(module, "GAP", 0)
+    asked, advise = [], os.posix_fadvise
+
+    def seen(fd, at, n, what):
+        asked.append((n, what))
+        advise(fd, at, n, what)
+
+    monkeypatch.setattr(os, "posix_fadvise", seen)
+    for kind in ("rec", "tar"):
+        known = truth(made / kind)
+        ids = np.arange(0, len(known), 3)
+        for cached in (True, False):
+            reader = SampleReader(Stored.open(made / kind))
+            monkeypatch.setattr(reader, "_cached", lambda *_, told=cached: told)
+            asked.clear()
+            assert list(reader.fetch(ids)) == known[::3]
+            assert len(asked) == (0 if cached else reader.reads)
+            assert all(n > 0 and what == os.POSIX_FADV_WILLNEED for n, what in asked)
+
+
+def test_what_was_just_written_is_in_memory(made):
+    reader = SampleReader(Stored.open(made / "rec"))
+    reader.fetch(np.arange(reader.samples))
+    assert not module._NO_WAIT or reader._cached([0] * 16, [0] * 16)
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_map_costs_no_descriptor_and_goes_with_its_last_view(tmp_path):
+    file = tmp_path / "mapped-file"
+    file.write_bytes(bytes(range(256)) * 100)
+    before = descriptors()
+    maps = [mapped(os.fsencode(file)) for _ in range(20)]
+    assert descriptors() == before
+    view = maps[3].view(np.uint16)[7:]
+    del maps
+    assert view[0] == 15 << 8 | 14
+    assert pathlib.Path("/proc/self/maps").read_text().count("mapped-file") == 1
+    with pytest.raises(ValueError, match="read-only"):
+        view[0] = 1
+    del view
+    assert "mapped-file" not in pathlib.Path("/proc/self/maps").read_text()
+    file.write_bytes(b"")
+    assert len(mapped(os.fsencode(file))) == 0
+    with pytest.raises(FileNotFoundError):
+        mapped(os.fsencode(tmp_path / "none"))
+
+
+def test_more_shards_than_descriptors(tmp_path, monkeypatch):
+    """A full shuffle asks all shards for samples in every window: few descriptors, and every index is checked once."""
+    makers.sorted_tfrecords(tmp_path / "raw", 2, 60, 50)
+    repack([str(tmp_path / "raw")], str(tmp_path / "out"), RepackOptions(shards=40, jobs=1))
+    known = truth(tmp_path / "out")
+    monkeypatch.setattr(module, "OPEN", 4)
+    monkeypatch.setattr(module, "MAPPED", 8)
+    digests, real = [], indexfile._digest
+    monkeypatch.setattr(indexfile, "_digest", lambda *given: digests.append(given) or real(*given))
+    before = descriptors()
+    reader = SampleReader(Stored.open(tmp_path / "out"))
+    order = np.random.default_rng(2).permutation(120)
+    for a in range(0, 120, 30):
+        assert list(reader.fetch(order[a : a + 30])) == [known[i] for i in order[a : a + 30].tolist()]
+        assert descriptors() <= before + 4
+    assert len(digests) == 40
+    reader.close()
+    assert descriptors() == before
 
 
 def test_only_the_fields_that_are_asked_for(made, monkeypatch):
@@ -190,12 +265,14 @@ def test_another_file_of_the_same_size(copy):
     fails(folder, "not where the index says", shard.name, "byte offset 0")
 
 
+@pytest.mark.parametrize("at", ["payload", "checksum of the length", "checksum of the payload"])
 @pytest.mark.parametrize("check", ["crc", "digest"])
-def test_checks_find_damaged_payload(copy, check):
+def test_checks_find_damaged_payload(copy, check, at):
     folder = copy("rec")
     shard = first_shard(folder)
     data = bytearray(shard.read_bytes())
-    data[20] ^= 1
+    size = int.from_bytes(data[:8], "little")
+    data[{"payload": 20, "checksum of the length": 8, "checksum of the payload": 12 + size}[at]] ^= 1
     shard.write_bytes(data)
     fails(folder, "is damaged", shard.name, check=check)
     assert sum(1 for _ in SampleReader(Stored.open(folder)).fetch(np.arange(120))) == 120  # unasked, it is not seen

@@ -105,6 +105,7 @@ EXACT = {
     "webdataset": {},
     "hf": {},
     "tfrecord": {},
+    "grain": None,
     "shard-floor": None,
     "shardtool": {},
 }

@@ -10,6 +10,7 @@ import pytest
 
 from shardtool.base.errors import UsageError
 from shardtool.loaders.dali import Dali
+from shardtool.loaders.grain import Grain
 from shardtool.loaders.lancedb import LanceDB
 from shardtool.loaders.tfdata import TFData, interleaved
 from shardtool.loaders.tfrecord import TFRecord
@@ -35,6 +36,30 @@ def refuses(loader, n, world):
     except UsageError as error:
         return str(error)
     return None
+
+
+def test_grain_batches():
+    """Every batch of every rank; with a shuffle, how many, and that a rank's ids are of its own piece."""
+    seen = collections.Counter()
+    for row in golden("grain_truth.json.gz")["rows"]:
+        shuffled = row["seed"] is not None
+        loader = Grain(
+            sampler=row["sampler"], drop_remainder=row["drop_remainder"], shuffled=shuffled, drop_last=row["drop_last"]
+        )
+        world = World(row["ranks"], workers_per_rank=row["workers"], batch_size=row["batch"])
+        schedule = loader.split(np.array([row["n"]]), world)
+        ours = [batches(schedule.rank(rank)) for rank in range(row["ranks"])]
+        if not shuffled:
+            assert ours == row["batches"], row
+        else:
+            assert [list(map(len, b)) for b in ours] == [list(map(len, b)) for b in row["batches"]]
+            for rank, real in enumerate(row["batches"]):
+                ids = [i for batch in real for i in batch]
+                first = loader._start(row["n"], row["ranks"], np.array(rank))
+                end = loader._start(row["n"], row["ranks"], np.array(rank + 1))
+                assert len(set(ids)) == len(ids) and all(first <= i < end for i in ids)
+        seen[row["sampler"], shuffled, row["workers"] > 0] += 1
+    assert len(seen) == 5 and sum(seen.values()) == 400
 
 
 def test_dali_streams():

@@ -251,6 +251,41 @@ def test_tfrecord(tmp_path):
             assert [[i] for i in real] == mine[rank]
 
 
+class Numbers:
+    """A source of Grain whose record i is i."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, i):
+        return i
+
+
+def test_grain():
+    grain = pytest.importorskip("grain.python")
+    pick = rng("grain")
+    for row in range(60):
+        n, ranks = pick.randint(1, 80), pick.randint(1, 6)
+        world = World(ranks, workers_per_rank=2 * (row % 20 == 0), batch_size=pick.randint(1, 7))
+        flags = {name: pick.random() < 0.5 for name in ("drop_remainder", "drop_last")}
+        flags["sampler"] = pick.choice(["index", "sequential"])
+        got = []
+        for rank in range(ranks):
+            options = grain.ShardOptions(rank, ranks, flags["drop_remainder"])
+            one = {"num_epochs": 1} if flags["sampler"] == "index" else {}
+            kind = grain.IndexSampler if one else grain.SequentialSampler
+            loader = grain.DataLoader(
+                data_source=Numbers(n), sampler=kind(n, options, **one), worker_count=world.workers_per_rank,
+                operations=[grain.Batch(world.batch_size, drop_remainder=flags["drop_last"])], shard_options=options,
+            )  # fmt: skip
+            got.append([batch.tolist() for batch in loader])
+        assert ours(loader_class("grain")(**flags), [n], world) == [got], (n, world, flags)
+
+
+
 def test_datasets():
     datasets = pytest.importorskip("datasets")
     from datasets.distributed import split_dataset_by_node

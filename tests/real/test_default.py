@@ -1,11 +1,6 @@
 """The readers that come with shardtool and its tests: webdataset, the tfrecord package, wids."""
 
-import importlib
 import importlib.metadata
-import importlib.util
-import sys
-import types
-from typing import Generic, TypeVar
 
 import pytest
 import tfrecord
@@ -14,23 +9,6 @@ from tfrecord.reader import tfrecord_iterator
 
 from tests.real.known import readable
 from tests.real.sets import RECORDS, SAMPLES, TARS, by_reader, in_folder, judge, values
-
-T = TypeVar("T")
-
-
-class Indexed(Generic[T]):
-    """Stands where wids wants torch's Dataset and Sampler: base classes without anything of use to it."""
-
-
-@pytest.fixture
-def wids(monkeypatch):
-    """The package; its readers are its own, torch is needed for two base classes and for samplers unused here."""
-    if importlib.util.find_spec("torch") is None:
-        for name in ("torch", "torch.distributed", "torch.utils", "torch.utils.data"):
-            monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
-        sys.modules["torch"].distributed = sys.modules["torch.distributed"]
-        sys.modules["torch.utils.data"].Dataset = sys.modules["torch.utils.data"].Sampler = Indexed
-    return importlib.import_module("wids")
 
 
 def release(package):

@@ -1,6 +1,9 @@
 """Megatron Energon takes a folder with our export for one that it prepared itself."""
 
 import importlib.metadata
+import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -73,3 +76,43 @@ def test_every_sample_once_over_ranks(energon, tars, ranks, workers):
         for batch in loop_of(of.folder, ranks, rank, workers):
             got += [(sample["__key__"], fields(sample)) for sample in batch]
     assert sorted(got) == sorted(of.samples)
+
+
+def energon_tool(*words):
+    """Its own command line, in a process of its own."""
+    code = "import sys; from megatron.energon.cli.main import main; sys.exit(main())"
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, words)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=300,
+    )  # fmt: skip
+
+
+@pytest.fixture(params=TARS)
+def copied(request, tars, tmp_path):
+    of = tars(request.param)
+    shutil.copytree(of.folder, tmp_path / "set")
+    return of, tmp_path / "set"
+
+
+def test_its_own_index_over_our_files(energon, copied):
+    """`energon prepare --tar-index-only` adds index.sqlite and index.uuid and makes the same .tar.idx as we do; then
+    samples and single files can be had by key, which without them they cannot."""
+    from megatron.energon.epathlib import EPath
+    from megatron.energon.flavors.webdataset.itar_reader import SqliteITarEntryReader
+
+    of, folder = copied
+    ours = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    key, content = of.samples[7]
+
+    def by_key():
+        reader = SqliteITarEntryReader(EPath(str(folder)), key_is_full_entryname=True)
+        return {name: reader[f"{key}.{name}"][0] for name in content}
+
+    with pytest.raises(AssertionError, match=r"index\.sqlite"):
+        by_key()
+    done = energon_tool("prepare", "--tar-index-only", folder)
+    assert done.returncode == 0, done.stderr
+    now = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert {str(name) for name in set(now) - set(ours)} == {".nv-meta/index.sqlite", ".nv-meta/index.uuid"}
+    assert {name: now[name] for name in ours} == ours
+    assert by_key() == content

@@ -130,6 +130,41 @@ def test_other_worlds_read_the_same_global_batches(stored, turns):
         assert global_batches(ranks, workers, 5) == whole[5:]
 
 
+@pytest.mark.parametrize(("count", "turns"), [(24, 1), (48, 1), (48, 2)])
+def test_every_pair_of_worlds_goes_on(stored, count, turns):
+    """Every world that the splits allow is stopped, and every other goes on from what its state says; samples are
+    read from the shards."""
+    batch, slots = 48, count // turns
+    ranks = [r for r in range(1, slots + 1) if slots % r == 0]
+
+    def global_batches(world, workers, first=0):
+        loader = ShardTool(num_splits=count, turns=turns, global_batch_size=batch, window=20)
+        world = World(world, workers_per_rank=workers, batch_size=batch // world)
+        found = {}
+        for rank, worker in itertools.product(range(world.ranks), range(world.lanes_per_rank)):
+            for step, samples in lane_of(stored, loader, world, rank, worker).batches(first + worker):
+                found.setdefault(step, {})[rank] = samples
+        return [[s for rank in sorted(found[step]) for s in found[step][rank]] for step in sorted(found)]
+
+    def state_of(world, workers):
+        splits = splits_of(388, world, max(1, workers), global_batch=batch, num_splits=count, turns=turns,
+                           policy="exact")  # fmt: skip
+        return identity_of(splits, stored.fingerprint, 0, "shards", 20, "batch")
+
+    whole = global_batches(1, 0)
+    assert sorted(sample["__id__"] for step in whole for sample in step) == list(range(388))
+    for place, before in enumerate(ranks):
+        stop = 1 + place % (len(whole) - 1)
+        workers = place % 3
+        done = global_batches(before, workers)[:stop]
+        state = json.loads(json.dumps(state_of(before, workers).state(0, stop)))
+        for after in ranks:
+            workers = (place + after) % 4
+            epoch, step = state_of(after, workers).accept(state)
+            assert (epoch, step) == (0, stop)
+            assert done + global_batches(after, workers, step) == whole, (before, after)
+
+
 def test_seeds_of_samples_are_of_seed_epoch_and_number_alone(stored):
     def seeds(ranks, epoch, seed):
         lanes = [lane_of(stored, ShardTool(), World(ranks, batch_size=8), r, 0, epoch, seed) for r in range(ranks)]

@@ -83,7 +83,7 @@ def said(out, ranks, workers, epoch=0, **flags):
 
 @pytest.mark.parametrize("shuffle", ["shards", "global", "none"])
 @pytest.mark.parametrize("policy", ["exact", "drop", "pad"])
-@pytest.mark.parametrize(("ranks", "workers"), [(1, 0), (2, 1), (2, 2), (3, 3)])
+@pytest.mark.parametrize(("ranks", "workers"), [(1, 0), (2, 1), (2, 2), (3, 3), (1, 4)])
 def test_the_dataloader_reads_what_plan_says(out, shuffle, policy, ranks, workers):
     wanted = said(out, ranks, workers, policy=policy, shuffle_by=shuffle)
     for rank in range(ranks):
@@ -112,15 +112,18 @@ def test_single_samples_that_the_dataloader_batches(out, ranks, workers, batch):
     assert sorted(seen) == list(range(N))
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    ("context", "workers"),
+    [("fork", 1), ("fork", 2), ("fork", 4), ("spawn", 1), ("spawn", 2), ("spawn", 4), ("forkserver", 2)],
+)
 @pytest.mark.parametrize("persistent", [False, True])
-def test_kinds_of_workers_over_epochs(out, context, persistent):
-    loader = shard_loader(out, 2, context, persistent)
+def test_kinds_of_workers_over_epochs(out, context, persistent, workers):
+    loader = shard_loader(out, workers, context, persistent)
     for epoch in range(2 if persistent else 1):
         assert loader.epoch == epoch
-        assert list(loader) == said(out, 1, 2, epoch)[0]
+        assert list(loader) == said(out, 1, workers, epoch)[0]
     loader.set_epoch(1, 4)
-    assert list(loader) == said(out, 1, 2, 1)[0][4:]
+    assert list(loader) == said(out, 1, workers, 1)[0][4:]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -139,34 +142,58 @@ def test_shard_loader_resumes_at_any_step(out, workers):
         assert list(again) == said(out, 1, workers, 1)[0]
 
 
-# A few of the pairs that the test of the splits has all of.
+def loaders_of(out, world, count):
+    """The loaders of all ranks of a world (ranks, workers) over fixed splits."""
+    ranks, workers = world
+    return [
+        shard_loader(out, workers, num_splits=count, global_batch_size=48, batch_size=None, rank=r, world_size=ranks)
+        for r in range(ranks)
+    ]
+
+
+def steps_of(batches, many):
+    """The next global batches of iterators of all ranks."""
+    return [flat(next(b, []) for b in batches) for _ in range(many)]
+
+
+@pytest.mark.parametrize("count", [24, 48])
+def test_another_world_goes_on_over_every_pair(out, count):
+    """Every world that the splits allow is stopped after some step, and every other goes on from its state."""
+    sizes = [ranks for ranks in range(1, count + 1) if count % ranks == 0]
+    worlds = {ranks: loaders_of(out, (ranks, 0), count) for ranks in sizes}
+    whole = steps_of([iter(loader) for loader in worlds[1]], 9)
+    assert sorted(flat(whole)) == list(range(N))
+    pairs = 0
+    for place, before in enumerate(sizes):
+        stop = 1 + place % 8  # another step for every world: the first of all, ..., all but the last
+        first = loaders_of(out, (before, 0), count)
+        done = steps_of([iter(loader) for loader in first], stop)
+        state = json.dumps(first[0].state_dict())
+        assert all(json.dumps(loader.state_dict()) == state for loader in first)
+        for after in sizes:
+            for loader in worlds[after]:
+                loader.load_state_dict(json.loads(state))
+            batches = [iter(loader) for loader in worlds[after]]
+            assert done + steps_of(batches, 9 - stop) == whole, (before, after)
+            assert steps_of(batches, 1) == [[]]
+            pairs += 1
+    assert pairs == {24: 64, 48: 100}[count]
+
+
 @pytest.mark.parametrize(
     ("before", "after"), [((1, 0), (2, 2)), ((2, 2), (1, 3)), ((4, 1), (2, 0)), ((2, 3), (4, 0)), ((12, 0), (3, 2))]
 )
 @pytest.mark.parametrize("count", [24, 48])
-def test_another_world_goes_on(out, before, after, count):
-    def loaders(world):
-        ranks, workers = world
-        return [
-            shard_loader(out, workers, num_splits=count, global_batch_size=48, batch_size=None, rank=r,
-                         world_size=ranks)
-            for r in range(ranks)
-        ]  # fmt: skip
-
-    def steps(found, many):
-        batches = [iter(loader) for loader in found]
-        return [flat(next(b, []) for b in batches) for _ in range(many)]
-
-    whole = steps(loaders((1, 0)), 9)
-    assert sorted(flat(whole)) == list(range(N))
-    first = loaders(before)
-    done = steps(first, 4)
+def test_another_world_with_workers_goes_on(out, before, after, count):
+    whole = steps_of([iter(loader) for loader in loaders_of(out, (1, 0), count)], 9)
+    first = loaders_of(out, before, count)
+    done = steps_of([iter(loader) for loader in first], 4)
     state = first[0].state_dict()
     assert all(loader.state_dict() == state for loader in first)
-    second = loaders(after)
+    second = loaders_of(out, after, count)
     for loader in second:
         loader.load_state_dict(state)
-    assert done + steps(second, 5) == whole
+    assert done + steps_of([iter(loader) for loader in second], 5) == whole
 
 
 def test_splits_are_taken_over_from_a_state(out):
@@ -188,7 +215,7 @@ def test_splits_are_taken_over_from_a_state(out):
 
 
 @stateful
-@pytest.mark.parametrize("workers", [0, 1, 2, 3])
+@pytest.mark.parametrize("workers", [0, 1, 2, 4])
 def test_stateful_dataloader(out, workers):
     from torchdata.stateful_dataloader import StatefulDataLoader
 
