@@ -19,7 +19,7 @@ from typing import Any
 
 from ..base.errors import DataError, StateError
 from ..layout.manifest import Receipt, dumps
-from .files import fsync_folder, publish, read_small, remove_folder
+from .files import fsync_folder, naming, publish, read_small, remove_folder
 
 FOLDER = b".shardtool"
 # A run that was just killed may need a moment until its workers are gone and the lock with them.
@@ -92,7 +92,7 @@ class Journal:
         that loses or empties it costs one shard, written again; a sync would cost every run."""
         path = os.path.join(self._shards, b"%06d" % receipt.shard)
         facts = {**asdict(receipt), "digests": dict(receipt.digests)}
-        with open(path + b".tmp", "wb") as file:
+        with naming(path), open(path + b".tmp", "wb") as file:
             file.write(dumps(facts).encode("ascii"))
         os.rename(path + b".tmp", path)
 

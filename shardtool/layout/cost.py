@@ -118,7 +118,8 @@ def bucket_cost(index: Index, layout: Layout, *, held: int, jobs: int, budget: i
     return Cost(
         engine="bucket", passes=2 + between, read_bytes=_read(index), written_bytes=written,
         temporary_bytes=written * (1 + between),
-        seeks=blocks * (written // budget + layout.shards), peak_ram_bytes=held + jobs * process, open_files=2 * 16 + 12,
+        seeks=blocks * (written // budget + layout.shards), peak_ram_bytes=held + jobs * process,
+        open_files=44,
     )  # fmt: skip
 
 

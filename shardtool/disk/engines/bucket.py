@@ -24,7 +24,7 @@ from ...layout.buckets import Buckets, buckets_at_once, plan_buckets
 from ...layout.index import I64, windows
 from ...layout.manifest import Receipt
 from ...layout.rows import Rows, rows_of
-from ..files import write_all
+from ..files import naming, write_all
 from ..runners import Advance, Later, run_tasks
 from ..shardindex import ShardIndexWriter
 from ..writer import ShardWriter
@@ -212,7 +212,7 @@ class _Regroup:
             at += size
             advance(size)
         final = self._second.rows(number)
-        with open(final + b".tmp", "wb") as file:
+        with naming(final), open(final + b".tmp", "wb") as file:
             file.write(np.array(places, "<i8").tobytes())
         os.rename(final + b".tmp", final)
 
