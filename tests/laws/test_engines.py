@@ -269,7 +269,7 @@ def cut(source):
 
 def test_the_engine_is_chosen_by_cost(tmp_path):
     """Small samples that do not fit into --memory go through buckets, others are read where they lie."""
-    source = sorted_tfrecords(tmp_path / "in", 2, 30_000, 1100)
+    source = sorted_tfrecords(tmp_path / "in", 2, 50_000, 500)
     small, _ = run(source, tmp_path / "small", memory=64 << 20, jobs=2)
     large, _ = run(source, tmp_path / "large", memory=1 << 30, jobs=2)
     assert (small.engine, large.engine) == ("bucket", "gather")

@@ -81,4 +81,4 @@ def worth_mapping(sizes: I64, reads: int, memory: int) -> bool:
     """Whether small reads dominate (a preadv costs a microsecond or two beside its bytes), and the sources fit."""
     total = int(sizes.sum())
     mean = total // max(reads, 1)
-    return 32 << 20 <= total <= memory and mean < 16 << 10 and len(sizes) <= MOST_SOURCES
+    return 32 << 20 <= total <= memory and mean < 8 << 10 and len(sizes) <= MOST_SOURCES
