@@ -2,6 +2,7 @@
 
     python scripts/bench_repack.py --work /some/disk/bench            full size: about 4 GB of free space
     python scripts/bench_repack.py --work /some/disk/bench --records 50000 --samples 5000 --rounds 2
+    python scripts/bench_repack.py --work /some/disk/bench --only tar --ray other/bin/python    Ray Data as peer
 
 Every run is a whole process, from an input that is in the page cache to an output that is on the disk: all of
 them, the copy's too, end with `sync -f`. Copy and shardtool alternate, so a slow minute of the machine hits
@@ -157,6 +158,18 @@ with webdataset.ShardWriter(out + "/shard-%06d.tar", maxcount=most, maxsize=1e15
 """
 
 
+# Ray Data reads, shuffles all rows, makes as many blocks as shards, and writes a file for each.
+PEER_RAY = """
+import glob, logging, os, sys
+import ray
+source, out, shards = sys.argv[1], sys.argv[2], int(sys.argv[3])
+ray.init(logging_level=logging.ERROR, log_to_driver=False, include_dashboard=False)
+ray.data.DataContext.get_current().enable_progress_bars = False
+data = ray.data.read_webdataset(sorted(glob.glob(source + "/*.tar")), decoder=False)
+data.random_shuffle(seed=0).repartition(shards).write_webdataset("local://" + os.path.abspath(out), encoder=False)
+"""
+
+
 # -- runs ------------------------------------------------------------------------------------------
 
 
@@ -174,20 +187,22 @@ class Way:
 LOADS: list[float] = []  # load average before every run: 0 to 1.5 on a quiet machine, from the benchmark's own work
 
 
-def ways(kind: str, samples: int) -> list[Way]:
-    """Copy, shardtool and the peer, in this order."""
+def ways(kind: str, samples: int, ray: str | None = None) -> list[Way]:
+    """Copy, shardtool and the peer, in this order. ray: a Python that has Ray, which is the peer of tars then."""
     python = sys.executable
     peer, name = {
         "tfrecord": (PEER_TFRECORD, "tfrecord package, shuffle in memory"),
         "tar": (PEER_TAR, "webdataset, shuffle of everything, ShardWriter"),
     }[kind]
+    if ray is not None:
+        peer, name = PEER_RAY, "Ray Data, random_shuffle"
     repack = [python, "-m", "shardtool", "repack", "--shards", str(SHARDS), "--quiet"]
     return [
         Way("cp -r", lambda source, out: ["cp", "-r", source, out]),
         Way("shardtool repack", lambda source, out: [*repack, source, "-o", out]),
         Way(
             name,
-            lambda source, out: [python, "-c", peer, source, out, str(SHARDS), str(samples)],
+            lambda source, out: [ray or python, "-c", peer, source, out, str(SHARDS), str(samples)],
             makes_out=False,
         ),
     ]
@@ -226,7 +241,9 @@ def _peak_of(command: list[str]) -> int:
     return usage.ru_maxrss * 1024
 
 
-def measure(kind: str, samples: int, work: str, rounds: int, peer_rounds: int) -> list[str]:
+def measure(
+    kind: str, samples: int, work: str, rounds: int, peer_rounds: int, ray: str | None = None
+) -> list[str]:
     """Make the data, run all ways, check all outputs; rows of the table."""
     source, out = os.path.join(work, kind), os.path.join(work, "out")
     if not os.path.isdir(source):
@@ -234,7 +251,7 @@ def measure(kind: str, samples: int, work: str, rounds: int, peer_rounds: int) -
     expected = check(source, kind)
     if expected[0] != samples:
         raise SystemExit(f"{source} holds {expected[0]} samples, not {samples}: remove it")
-    copy, ours, peer = ways(kind, samples)
+    copy, ours, peer = ways(kind, samples, ray)
     for number in range(rounds):
         pair = [copy, ours] if number % 2 == 0 else [ours, copy]
         for way in [*pair, *([peer] if number < peer_rounds else [])]:
@@ -288,13 +305,15 @@ def main() -> None:
     add("--rounds", type=int, default=7, help="pairs of cp and shardtool (default: %(default)s)")
     add("--peer-rounds", type=int, default=3, help="rounds with the peer too (default: %(default)s)")
     add("--only", choices=["tfrecord", "tar"], help="one of the two formats")
+    add("--ray", help="a Python that has ray[data] and webdataset: Ray Data is the peer of tars instead")
     options = words.parse_args()
     os.makedirs(options.work, exist_ok=True)
     lines = []
     for kind, samples in (("tfrecord", options.records), ("tar", options.samples)):
         if options.only in (None, kind):
             work = os.path.abspath(options.work)
-            lines += measure(kind, samples, work, options.rounds, options.peer_rounds)
+            ray = options.ray if kind == "tar" else None
+            lines += measure(kind, samples, work, options.rounds, options.peer_rounds, ray)
     print(machine(options.work) + f"; load {min(LOADS):.1f} to {max(LOADS):.1f}\n")
     print("| Data | Way | Seconds | Times the copy | Largest process |\n|---|---|---|---|---|")
     print("\n".join(lines))
