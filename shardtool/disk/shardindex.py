@@ -9,7 +9,6 @@ import numpy as np
 from ..layout.frames import pad512
 from ..layout.index import I64, Index, windows
 from ..layout.keys import part_head_bytes
-from ..layout.layout import Layout
 from ..layout.rows import Rows, rows_of
 from .indexfile import IndexWriter
 
@@ -25,25 +24,21 @@ def index_name(shard_name: str) -> str:
     return f"{FOLDER}/{shard_name}.index"
 
 
-def index_columns(index: Index, layout: Layout, largest_frame: int) -> dict[str, str]:
-    """Column -> dtype, the same for all shards: as narrow as the whole output allows."""
-    columns = {
-        "offset": "<i8",
-        "length": _narrow(largest_frame),
-        "number": _narrow(layout.samples),
-    }
+def index_columns(index: Index, frame: int, part: int) -> dict[str, str]:
+    """Column -> dtype, the same for all shards: as narrow as all of them allow.
+
+    frame  bytes of the longest sample in a shard; part of the largest payload (or anything above it)
+    """
+    columns = {"offset": "<i8", "length": _narrow(frame), "number": _narrow(index.samples)}
     if index.label is not None:
         columns["label"] = "<i4"
     if index.records:
         return columns
     if index.keys is not None:
-        columns["key"] = "|u1"
-        columns["key_end"] = "<i8"
+        columns |= {"key": "|u1", "key_end": "<i8"}
     if index.ext is not None:
-        columns["part_end"] = "<i8"
-        columns["part_ext"] = "<u2" if len(index.exts) <= 1 << 16 else "<u4"
-        columns["part_offset"] = "<i8"
-        columns["part_size"] = _narrow(largest_frame)
+        ext = "<u2" if len(index.exts) <= 1 << 16 else "<u4"
+        columns |= {"part_end": "<i8", "part_ext": ext, "part_offset": "<i8", "part_size": _narrow(part)}
     return columns
 
 

@@ -15,6 +15,7 @@ from ..layout.frames import BLOCK, pad512
 from ..layout.index import I64, Index, windows
 from .formats.tfrecord import FRAME
 from .indexfile import IndexWriter
+from .shardindex import index_columns
 
 STEP = 1 << 16
 NO_PLACE = -1
@@ -28,23 +29,7 @@ def source_columns(index: Index) -> dict[str, str]:
             frame = max(frame, int(_frames(index, lo, hi)[1].max()))
     for lo, hi in windows(len(index.size), STEP):
         part = max(part, int(index.size[lo:hi].max()))
-    columns = {"offset": "<i8", "length": _narrow(frame), "number": _narrow(index.samples)}
-    if index.label is not None:
-        columns["label"] = "<i4"
-    if index.keys is not None:
-        columns.update({"key": "|u1", "key_end": "<i8"})
-    if index.ext is not None:
-        columns.update(
-            {
-                "part_end": "<i8", "part_ext": "<u2" if len(index.exts) <= 1 << 16 else "<u4",
-                "part_offset": "<i8", "part_size": _narrow(part),
-            }
-        )  # fmt: skip
-    return columns
-
-
-def _narrow(largest: int) -> str:
-    return "<u4" if largest < 1 << 32 else "<i8"
+    return index_columns(index, frame, part)
 
 
 def write_source_index(

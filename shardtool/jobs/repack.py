@@ -460,7 +460,7 @@ def copy_job(
 ) -> CopyJob:
     """The engine's whole input."""
     index, layout = scan.index, laid_out.layout
-    columns = index_columns(index, layout, laid_out.largest_frame)
+    columns = index_columns(index, laid_out.largest_frame, laid_out.largest_frame)
     if laid_out.keys.mode != NONE and not index.records:
         columns.update({"key": "|u1", "key_end": "<i8"})
     # Mappings are shared, but whoever adds up the processes' memory counts them once for each.
