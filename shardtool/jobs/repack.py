@@ -193,7 +193,8 @@ def _prepared(
         laid_out, cost=prepared(laid_out.cost, *before),
         costs=tuple((prepared(cost, *before), against) for cost, against in laid_out.costs),
     )  # fmt: skip
-    stumbled = sentences(output_traps(scan.index, laid_out.keys, laid_out.layout), options.exports)
+    traps = [*output_traps(scan.index, laid_out.keys, laid_out.layout), laid_out.colliding]
+    stumbled = sentences(traps, options.exports)
     for text in (*laid_out.warnings, *stumbled):
         reporter.warn(text)
     names = shard_names(options.name, options.format, laid_out.layout.shards)

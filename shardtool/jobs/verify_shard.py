@@ -15,6 +15,7 @@ import numpy.typing as npt
 import xxhash
 
 from ..base.errors import DataError, printable
+from ..base.keyhash import hash128
 from ..base.ragged import Ragged
 from ..disk.digests import XXH3
 from ..disk.files import naming
@@ -104,7 +105,7 @@ class Checked:
     """What a worker found out about one shard; None where it could not.
 
     ends         sort keys of the first and the last sample (order splitmix64-sort/1)
-    key_hashes   xxh3-64 of every key, uint64[k]
+    key_hashes   of every key (base/keyhash.py), uint64[k, 2]
     digest_sum   sum of the sample digests modulo 2^256, when asked for
     labels       code + 1 -> samples, int64[classes + 1]
     readers      name -> (samples, samples that differ)
@@ -221,7 +222,7 @@ class _Shard:
         index = assemble([file], [slim(scanned)], Rules())
         self.out.fields, self.out.field_sets = fields_of(index), field_sets(index)
         if scanned.keys is not None:
-            self.out.key_hashes = hashes_of(scanned.keys)
+            self.out.key_hashes = hash128(scanned.keys)
         if self.task.digest_sum:
             self.out.digest_sum = multiset_sum(sample_digests(self.path, name, scanned))
         for reader in self.task.readers:
@@ -388,11 +389,6 @@ def _lengths(scanned: Scanned, starts: I64) -> I64:
     ends[list(scanned.sparse)] = -1
     last = ends[scanned.first[1:] - 1]
     return np.where(last < 0, -1, last - starts)
-
-
-def hashes_of(keys: Ragged) -> U64:
-    """xxh3-64 of every key, uint64[n]."""
-    return np.fromiter(map(xxhash.xxh3_64_intdigest, keys), np.uint64, len(keys))
 
 
 def check_reader(name: str, path: bytes, file: str, scanned: Scanned, findings: FindingList) -> tuple[int, int]:
