@@ -302,9 +302,8 @@ def _side_index(path: bytes, number: int, index: Index) -> SideIndex:
     if index.first is None or index.ext is None:
         return check_spans(path, index.offset[lo:hi], index.size[lo:hi] + FRAME)
     a, b = (int(index.first[cut : cut + 1][0]) for cut in (lo, hi))
-    place = (index.offset[a:b] + index.head[a:b]).tolist()
-    fields = [index.exts[code] for code in index.ext[a:b].tolist()]
-    return check_components(path, hi - lo, list(zip(fields, place, index.size[a:b].tolist(), strict=True)))
+    place = index.offset[a:b] + index.head[a:b]
+    return check_components(path, hi - lo, index.exts, index.ext[a:b], place, index.size[a:b])
 
 
 def _relative(path: bytes, inputs: Inputs, file: Input) -> str:

@@ -30,6 +30,7 @@ from ..disk.journal import FOLDER, Journal
 from ..disk.runners import Later, run_tasks
 from ..disk.shardindex import FOLDER as INDEX_FOLDER
 from ..disk.shardindex import index_columns, index_name
+from ..disk.sourcefile import gone
 from ..disk.sources import Inputs, check_apart, resolve
 from ..disk.spool import Spool
 from ..layout.cost import Cost, prepared
@@ -115,9 +116,15 @@ def repack(
     journal = Journal(folder)
     try:
         with journal.locked():
-            result = _run(folder, inputs, options, journal, reporter)
-    except ShardtoolError:
-        _tidy(journal, remove_out=not existed)
+            try:
+                result = _run(folder, inputs, options, journal, reporter)
+            except (ShardtoolError, OSError):
+                with contextlib.suppress(OSError):  # the error that is on its way says more
+                    _tidy(journal, options.work_dir)
+                raise
+    except (ShardtoolError, OSError):
+        if not existed:
+            _remove_empty(folder)
         raise
     return replace(
         result, path=os.path.join(out, MANIFEST), seconds=time.monotonic() - started,
@@ -383,13 +390,13 @@ def _finish_replacing(folder: bytes, journal: Journal) -> None:
     journal.write_run({**facts, "replaces": []})
 
 
-def _tidy(journal: Journal, *, remove_out: bool) -> None:
-    """After an error: where no run had begun, take away what the lock needed."""
+def _tidy(journal: Journal, work_dir: str | None) -> None:
+    """After an error, with the lock held: where no run had begun, take away what the lock needed and the spool."""
     if journal.read_run() is None:
+        if work_dir is not None:
+            remove_folder(_bulk_of(journal, work_dir))
         if os.path.isdir(journal.folder):
             journal.remove()
-        if remove_out:
-            _remove_empty(journal.out)
 
 
 def _remove_empty(folder: bytes) -> None:
@@ -401,10 +408,14 @@ def bulk_folder(journal: Journal, work_dir: str | None) -> bytes:
     """Where spool and spill of the run in this OUT go: its work folder, or one of its own in `work_dir`."""
     if work_dir is None:
         return journal.folder
-    mark = hashlib.sha256(os.path.realpath(journal.out)).hexdigest()[:16]
-    folder = os.path.join(os.path.abspath(os.fsencode(work_dir)), b"shardtool-" + mark.encode())
+    folder = _bulk_of(journal, work_dir)
     os.makedirs(folder, exist_ok=True)
     return folder
+
+
+def _bulk_of(journal: Journal, work_dir: str) -> bytes:
+    mark = hashlib.sha256(os.path.realpath(journal.out)).hexdigest()[:16]
+    return os.path.join(os.path.abspath(os.fsencode(work_dir)), b"shardtool-" + mark.encode())
 
 
 def _forget_bulk(facts: Mapping[str, Any] | None, bulk: bytes) -> None:
@@ -481,7 +492,11 @@ def _unchanged(inputs: Inputs) -> None:
         if file.files is not None:
             file.files.check()
             continue
-        SourceFile(file.path, file.name, file.size, file.mtime_ns, file.inode).check(os.stat(file.path))
+        try:
+            found = os.stat(file.path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise gone(file.name) from None
+        SourceFile(file.path, file.name, file.size, file.mtime_ns, file.inode).check(found)
 
 
 def _worth_mapping(scan: Scan, room: int) -> bool:
