@@ -4,9 +4,9 @@
     python scripts/stress_kill.py [--kills N] [SRC...]
 
 Each SRC is repacked by itself, with its part of the kills. Without SRC it makes some: folders of 4 tars, 4 TFRecords
-and 4 TFRecords under gzip, some MB each. Each round kills a run (two processes) with SIGKILL at a random moment, now and
-then several times in a row, checks that everything under a final name is whole and that the input is untouched, runs the
-same command again, and compares all bytes with an undisturbed run's.
+and 4 TFRecords under gzip, some MB each. Each round kills a run (two processes) with SIGKILL at a random moment, now
+and then several times in a row, checks that everything under a final name is whole and that the input is untouched,
+runs the same command again, and compares all bytes with an undisturbed run's.
 """
 
 import argparse
