@@ -30,8 +30,8 @@ U64 = npt.NDArray[np.uint64]
 # numbers of a pair.
 Windows = Callable[[], Iterable[Ragged]]
 
-# Bytes a key while a run or a range is sorted: two halves, their order, both permuted, copies on the way to and from the
-# file, and what the allocator keeps of them.
+# Bytes a key while a run or a range is sorted: two halves, their order, both permuted, copies on the way to and from
+# the file, and what the allocator keeps of them.
 SORTING = 96
 LEAST = 1 << 20
 FIRST = 1 << 15  # hashes that the buffer begins with
