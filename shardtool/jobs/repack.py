@@ -31,9 +31,10 @@ from ..disk.runners import Later, run_tasks
 from ..disk.shardindex import FOLDER as INDEX_FOLDER
 from ..disk.shardindex import index_columns, index_name
 from ..disk.sourcefile import gone
-from ..disk.sources import Inputs, check_apart, resolve
+from ..disk.sources import RATIO, SLACK, Inputs, check_apart, resolve
 from ..disk.spool import Spool
 from ..layout.cost import Cost, prepared
+from ..layout.index import Index
 from ..layout.keys import NONE
 from ..layout.layout import shard_names
 from ..layout.manifest import Manifest, Receipt, encode_name, public_name
@@ -44,7 +45,7 @@ from .convert import changes_samples, convert, feature_facts, way_back
 from .export import check_names, resolve_exports, write_exports
 from .fieldnames import Converted
 from .host import default_jobs, default_memory
-from .lay_out import LaidOut, lay_out
+from .lay_out import LaidOut, lay_out, name_of
 from .options import RepackOptions
 from .parsed import task_bytes
 from .scan import Scan, scan_inputs
@@ -183,6 +184,7 @@ def _prepared(
         inputs, options.rules, jobs=options.jobs, check_payload=check, reporter=reporter,
         spool=None if bulk is None else Spool(bulk), store=store, memory=options.memory,
     )  # fmt: skip
+    _check_holes(scan.index, options.source.spool_limit)
     converted = Converted(scan)
     if converts:
         converted = convert(
@@ -206,6 +208,24 @@ def _prepared(
         reporter.warn(text)
     names = shard_names(options.name, options.format, laid_out.layout.shards)
     return _Plan(converted, laid_out, names, options), seconds
+
+
+def _check_holes(index: Index, limit: int | None) -> None:
+    """DataError where sparse members would be written out to more than compressed sources may decode to."""
+    if not index.sparse:
+        return
+    sizes = {part: int(index.size.take(np.array([part], np.int64))[0]) for part in index.sparse}
+    most = limit or RATIO * sum(source.bytes for source in index.sources) + SLACK
+    if sum(sizes.values()) <= most:
+        return
+    part = max(sizes, key=lambda one: (sizes[one], -one))
+    assert index.first is not None
+    sample = int(np.searchsorted(index.first[0 : index.samples + 1], part, side="right")) - 1
+    raise DataError(
+        f"sparse members come to {show_size(sum(sizes.values()))} with their holes written out, the limit is "
+        f"{show_size(most)}", member=name_of(index, sample), why=f"it alone has {show_size(sizes[part])}",
+        remedy="a larger --spool-limit, where that is meant",
+    )  # fmt: skip
 
 
 def _refuse_early(folder: bytes, inputs: Inputs, options: RepackOptions) -> None:

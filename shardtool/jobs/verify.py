@@ -21,7 +21,7 @@ from ..disk.claims import claims, is_junk
 from ..disk.content import content_of, scan_content
 from ..disk.exports import EXPORTS
 from ..disk.exports.dali_wds import OPTION, VERSIONS
-from ..disk.files import is_file, naming, read_small
+from ..disk.files import absent, is_file, naming, read_small
 from ..disk.indexfile import ShardIndex
 from ..disk.journal import FOLDER as WORK_FOLDER
 from ..disk.keycheck import KeyHashes, rows_of
@@ -552,7 +552,9 @@ class _Listed(_Work):
                 self.findings.add(name, f"a file of the export {kind} is missing")
             try:
                 self._made_again(kind, manifest, set(names) - set(missing))
-            except (DataError, FileNotFoundError, ValueError, KeyError) as error:
+            except (DataError, OSError, ValueError, KeyError) as error:
+                if isinstance(error, OSError) and not absent(error):
+                    raise
                 why = error.what if isinstance(error, DataError) else str(error)
                 self.findings.add(self.name, f"the export {kind} cannot be made again", why=why)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,7 +20,7 @@ from ..base.errors import DataError, printable
 from ..base.keyhash import hash128
 from ..base.ragged import Ragged
 from ..disk.digests import XXH3
-from ..disk.files import naming
+from ..disk.files import absent, naming
 from ..disk.formats import scan_file
 from ..disk.formats.tar.names import strip_dot_slash
 from ..disk.formats.tfrecord import FRAME
@@ -151,12 +153,16 @@ class _Shard:
         if not self.receipt.samples:
             self.findings.add(self.receipt.name, "the shard is empty", why="a reader may wait for its first sample")
         try:
-            size = os.stat(self.path).st_size
-        except FileNotFoundError:
+            found = os.stat(self.path)
+            if not stat.S_ISREG(found.st_mode):
+                raise IsADirectoryError(errno.EISDIR, "not a file")
+        except OSError as error:
+            if not absent(error):
+                raise
             self.findings.add(self.receipt.name, "the shard is missing")
             self._index(None)
             return self.out
-        self.out.bytes = size
+        self.out.bytes = size = found.st_size
         if size != self.receipt.bytes:
             self.findings.add(
                 self.receipt.name, f"the shard has {size:,} bytes, the manifest says {self.receipt.bytes:,}",
@@ -235,7 +241,9 @@ class _Shard:
         try:
             with ShardIndex(path, self.receipt.name) as index:
                 self._columns(index, scanned)
-        except FileNotFoundError:
+        except OSError as error:
+            if not absent(error):
+                raise
             self.findings.add(self.receipt.index, "the index of the shard is missing", member=self.receipt.name)
         except DataError as error:
             self.findings.put(Finding.of(error, self.receipt.index))
