@@ -94,6 +94,8 @@ def repack(
     started = time.monotonic()
     inputs = resolve(sources, options.source, options.rules)
     check_apart(out, inputs)
+    if options.work_dir is not None:
+        _check_work_dir(options.work_dir, out, inputs)
     options = _settled(options, inputs)
     if dry_run:
         plan, seconds = _prepared(inputs, options, reporter)
@@ -131,6 +133,18 @@ def repack(
         result, path=os.path.join(out, MANIFEST), seconds=time.monotonic() - started,
         warnings=tuple(reporter.warnings), inputs=inputs,
     )  # fmt: skip
+
+
+def _check_work_dir(work_dir: str, out: str, inputs: Inputs) -> None:
+    """UsageError for bulk data in OUT, which holds what a run writes and nothing else, or in the input."""
+    target = os.path.realpath(os.fsencode(work_dir))
+    for folder, what in ((os.fsencode(out), "OUT"), *((root, "a folder of SRC") for root in inputs.roots)):
+        real = os.path.realpath(folder)
+        if os.path.commonpath([real, target]) == real:
+            raise UsageError(
+                f"--work-dir is, or lies in, {what}", file=work_dir,
+                remedy="give another folder; without --work-dir bulk data go to OUT/.shardtool",
+            )  # fmt: skip
 
 
 def _settled(options: RepackOptions, inputs: Inputs) -> RepackOptions:

@@ -189,3 +189,22 @@ def test_a_run_that_waited_for_another_makes_its_own_work_folder(tmp_path):
     assert done.status == 0, done.err
     assert (out / "manifest.json").exists() and not (out / ".shardtool").exists()
     os.waitpid(pid, 0)
+
+
+@pytest.mark.parametrize("where", ["out", "out/work", "in", "in/work"])
+def test_a_work_folder_in_the_input_or_the_output(tmp_path, where):
+    source = sorted_tars(tmp_path / "in")
+    before = source.stat().st_mtime_ns
+    done = shardtool("repack", source, "-o", tmp_path / "out", "--work-dir", tmp_path / where)
+    assert done.status == 2 and "--work-dir" in done.err and "OUT/.shardtool" in done.err, done.err
+    assert not (tmp_path / "out").exists() and source.stat().st_mtime_ns == before
+
+
+def test_a_name_that_is_too_long_for_a_file(tmp_path):
+    """Refused before anything is written: to run it again would never help."""
+    source = sorted_tars(tmp_path / "in", 1, 3)
+    for name in ("x" * 201, "ä" * 101):
+        done = shardtool("repack", source, "-o", tmp_path / "out", "--shards", "1", "--name", name)
+        assert done.status == 2 and "200 bytes" in done.err and not (tmp_path / "out").exists(), done.err
+    done = shardtool("repack", source, "-o", tmp_path / "out", "--shards", "1", "--name", "x" * 200, "--export", "dali")
+    assert done.status == 0, done.err
