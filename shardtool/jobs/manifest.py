@@ -18,7 +18,6 @@ from ..base.errors import DataError, StateError, UsageError, printable
 from ..base.reporting import Reporter
 from ..disk.digests import XXH3, digest_file
 from ..disk.engines.job import SourceFile
-from ..disk.exports import EXPORTS
 from ..disk.exports.dali_wds import OPTION, VERSIONS
 from ..disk.files import fsync_folder, publish, read_small, remove
 from ..disk.indexfile import MAGIC
@@ -345,9 +344,7 @@ class _Run:
         return manifest
 
     def _check_names(self, manifest: Manifest) -> None:
-        """UsageError when two files would have one name; DataError for an export that these shards cannot have."""
-        for kind in self.options.exports:
-            EXPORTS[kind].check(manifest)
+        """UsageError when two files would have one name."""
         own = os.path.basename(self.target.path)
         made = check_names(manifest, self.options.exports)
         if any(os.fsencode(name) == own for names in made.values() for name in names):

@@ -244,3 +244,13 @@ def test_an_index_with_a_type_that_numpy_would_evaluate(tmp_path):
         path.write_bytes(body + xxhash.xxh3_128_digest(body))
         done = shardtool("verify", out / "manifest.json")
         assert done.status == 6 and "index" in done.out + done.err, done.err
+
+
+def test_sources_whose_names_make_one_prefix(tmp_path):
+    """Dots become '_' in `--keys source`: two sources may come to one, and no sample may hide another."""
+    for name in ("a.b", "a_b"):
+        write_tfrecord(tmp_path / "in" / f"{name}.tfrecord", [b"1", b"2"])
+    command = ["repack", tmp_path / "in", "-o", tmp_path / "out", "--format", "tar", "--records", "raw"]
+    done = shardtool(*command, "--keys", "source")
+    assert done.status == 3 and "a_b/00000000" in done.err and "--keys ordinal" in done.err, done.err
+    assert not (tmp_path / "out").exists() and shardtool(*command).status == 0
