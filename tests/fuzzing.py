@@ -154,7 +154,9 @@ def spans(path):
 
 @_with_file
 def components(path):
-    sideindex.check_components(path, 2, [(b"jpg", 512, 5), (b"cls", 1536, 1)])
+    sideindex.check_components(
+        path, 2, (b"jpg", b"cls"), np.array([0, 1], np.uint32), np.array([512, 1536]), np.array([5, 1])
+    )
 
 
 def heads(data):

@@ -10,12 +10,23 @@ import zlib
 import pytest
 from tfrecord.example_pb2 import Example
 
-from tests.makers import read_tar, read_tfrecord
+from tests.makers import read_tar, read_tfrecord, write_tar
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 import bench_repack  # noqa: E402
 import make_data  # noqa: E402
+
+
+def test_real_data_with_other_counts_is_noticed(tmp_path):
+    write_tar(tmp_path / "stamps" / "a.tar", [("x/a.png", b"1"), ("x/a.txt", b"2"), ("x/b.png", b"3")])
+    (tmp_path / "counts.json").write_text('{"stamps": {"samples": 3, "format": "tar"}}')
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "check_real.py", "--data", tmp_path], capture_output=True, text=True
+    )
+    assert done.returncode == 1 and not done.stderr, done.stderr
+    assert "| stamps, tars | 2 sets of fields | 3 | 2 | 2 | samples is 2, counts.json says 3 |" in done.stdout
+    assert done.stdout.count("not there") == 5
 
 
 def test_a_png_holds_its_pixels():

@@ -182,7 +182,8 @@ def _source_options() -> list[Callable[[Command], Command]]:
         ),
         click.option(
             "--spool-limit", type=Size(), metavar="SIZE",
-            help="What one compressed source may decode to.  [default: 100 times its size and 1 GiB]",
+            help="What one compressed source may decode to, and all sparse members come to.  "
+            "[default: 100 times its size and 1 GiB]",
         ),
         click.option("--allow-incomplete", is_flag=True, help="Read sets X-00000-of-00010 with gaps."),
         click.option(

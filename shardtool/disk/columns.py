@@ -355,7 +355,7 @@ class Store:
     def __init__(self, budget: int, folder: bytes | None = None) -> None:
         self.budget = budget
         self.held = 0
-        self._folder = folder
+        self.folder = folder
         self._file: _Unlinked | None = None
         self._end = 0
 
@@ -396,7 +396,7 @@ class Store:
     def in_file(self, count: int, stored: np.dtype[Any], reads: np.dtype[Any]) -> FileColumn:
         """A column in the file."""
         if self._file is None:
-            self._file = _Unlinked(self._folder)
+            self._file = _Unlinked(self.folder)
         column = FileColumn(self._file, self._end, count, stored, reads)
         self._end += -(-count * stored.itemsize // 4096) * 4096
         return column

@@ -7,6 +7,7 @@ fsync the folder. This module is the seam for stores other than a local disk.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -127,8 +128,15 @@ def is_file(path: bytes | str) -> bool:
     be read raises OSError."""
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+    except OSError as error:
+        if absent(error):
+            return False
+        raise
+
+
+def absent(error: OSError) -> bool:
+    """Whether an error says that no file can have this name: then the name is wrong, and not the disk."""
+    return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def remove(path: bytes) -> None:

@@ -117,7 +117,8 @@ class ShardIndex:
                 for name, dtype, count, offset in facts["columns"]
             }
             named = facts["shard"]
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError, SyntaxError) as error:
+            # numpy evaluates some names of types as Python
             raise self._damage(f"its header cannot be read: {error}", 16) from None
         for name, (dtype, count, offset) in self._columns.items():
             if dtype.kind not in "iu":

@@ -41,16 +41,21 @@ class Journal:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the lock; makes OUT and the work folder. StateError when another run is at work."""
-        os.makedirs(self._shards, exist_ok=True)
-        fd = os.open(os.path.join(self.folder, b"lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            self._wait_for(fd)
-            yield
-        finally:
-            os.close(fd)
-
-    def _wait_for(self, fd: int) -> None:
         until = time.monotonic() + PATIENCE
+        lock = os.path.join(self.folder, b"lock")
+        while True:
+            os.makedirs(self._shards, exist_ok=True)
+            fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                self._wait_for(fd, until)
+                if _is_at(fd, lock):
+                    yield
+                    return
+                # The run that held it has removed its work folder and the lock: nobody else waits for this one.
+            finally:
+                os.close(fd)
+
+    def _wait_for(self, fd: int, until: float) -> None:
         while True:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -129,3 +134,11 @@ class Journal:
             os.unlink(self._run)
         remove_folder(self.folder)
         fsync_folder(self.out)
+
+
+def _is_at(fd: int, path: bytes) -> bool:
+    """Whether the open file still has this name."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except FileNotFoundError:
+        return False

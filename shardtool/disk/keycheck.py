@@ -1,9 +1,10 @@
 """Are all keys different, and do any differ by letter case only? In memory that does not grow with their number.
 
-A key is its 128-bit hash (xxh3): among 10^9 different keys two have one hash with a probability of 10^-21, so equal
-hashes are taken for equal keys. Hashes are sorted in runs that fit in memory and go to an unlinked file, 16 bytes each;
-then one range of hash values after the other is read from all runs, sorted and searched for neighbours that are equal.
-Each hash is written once and read once, whatever the memory.
+A key is its 128-bit hash (base/keyhash.py): among 10^9 different keys two have one hash with a probability of 10^-21,
+so equal hashes are taken for equal keys. As many hashes as fit in memory are sorted there, and that is all for most
+inputs; more go to an unlinked file in sorted runs, 16 bytes each; then one range of hash values after the other is read
+from all runs, sorted and searched for neighbours that are equal. Each hash is written once and read once, whatever the
+memory.
 
     file:  run 0, run 1, ...; a run is its upper halves (uint64[k], ascending), then its lower halves (uint64[k])
 """
@@ -18,20 +19,23 @@ from typing import IO
 
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
+from ..base.keyhash import hash128
 from ..base.ragged import Ragged
+from ..layout.index import Strings, windows
 from .files import naming, read_at, write_all
 
 U64 = npt.NDArray[np.uint64]
-# Gives the keys from the first to the last, by windows; called again to find the numbers of a pair.
+# Gives the keys from the first to the last, by windows; called again to hash them in small letters, and to find the
+# numbers of a pair.
 Windows = Callable[[], Iterable[Ragged]]
 
-# Bytes a key while a run or a range is sorted: two halves, their order, both permuted, a copy on its way to the file.
-SORTING = 64
-# Keys hashed at a time: as Python objects they are larger than in the window.
-STEP = 1 << 15
+# Bytes a key while a run or a range is sorted: two halves, their order, both permuted, copies on the way to and from
+# the file, and what the allocator keeps of them.
+SORTING = 96
 LEAST = 1 << 20
+FIRST = 1 << 15  # hashes that the buffer begins with
+WINDOW = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -49,96 +53,103 @@ class KeyCheck:
     case_example: tuple[int, int] | None = None
 
 
-def check_keys(windows: Windows, memory: int, folder: bytes | None = None) -> KeyCheck:
+def check_keys(windows: Windows, memory: int, folder: bytes | None = None, *, fold_case: bool = True) -> KeyCheck:
     """Look for equal keys, and for keys that differ by letter case only.
 
-    memory  bytes that may be allocated beside the caller's windows (at least 1 MiB is taken)
-    folder  where the unlinked file lies; None: the system's folder for temporary files
+    memory     bytes that may be allocated beside the caller's windows (at least 1 MiB is taken)
+    folder     where the unlinked file lies; None: the system's folder for temporary files
+    fold_case  False: equal keys alone
+
+    Keys without a capital letter are hashed once.
 
     Raises OSError (no room on the disk).
     """
-    room = max(8, max(memory, LEAST) // (2 * SORTING))
-    with _Hashes(room, folder) as exact, _Hashes(room, folder) as folded:
-        count, upper = 0, False
+    count, capitals = 0, False
+    with KeyHashes(memory, folder) as hashes:
         for keys in windows():
-            for part in _steps(keys):
-                if not exact.add(_hashes(part)):
-                    return KeyCheck(count + len(part), _numbers(windows, exact.twice, same))
-                small = fold(part)
-                upper = upper or small is not part
-                folded.add(_hashes(small))
-                count += len(part)
-        if exact.repeats(stop=True):
-            return KeyCheck(count, _numbers(windows, exact.twice, same))
-        if not upper or not (collisions := folded.repeats()):
+            count += len(keys)
+            capitals = capitals or (fold_case and bool(_capitals(keys).any()))
+            if not hashes.add(hash128(keys)):
+                break
+        if hashes.repeats(stop=True):
+            return KeyCheck(count, _numbers(windows, hashes.twice[0], _same))
+    if not capitals:
+        return KeyCheck(count, None)
+    with KeyHashes(memory, folder) as hashes:
+        for keys in windows():
+            hashes.add(hash128(fold(keys)))
+        if not (collisions := hashes.repeats()):
             return KeyCheck(count, None)
-        return KeyCheck(count, None, collisions, _numbers(windows, folded.twice, fold))
+        return KeyCheck(count, None, collisions, _numbers(windows, hashes.twice[0], fold))
 
 
-def same(keys: Ragged) -> Ragged:
-    """The keys as they are."""
-    return keys
+def windows_of(keys: Strings) -> Windows:
+    """Of keys that are listed somewhere."""
+    return lambda: (keys.window(lo, hi) for lo, hi in windows(len(keys), WINDOW))
 
 
 def fold(keys: Ragged) -> Ragged:
     """The keys with small ASCII letters; the same object when there are no others."""
-    data = keys.data[keys.first[0] : keys.first[-1]]
-    capital = (data >= 65) & (data <= 90)
-    if not capital.any():
+    capitals = _capitals(keys)
+    if not capitals.any():
         return keys
-    return Ragged(data + (capital.view(np.uint8) << 5), keys.first - keys.first[0])
+    data = keys.data[keys.first[0] : keys.first[-1]]
+    return Ragged(data + (capitals.view(np.uint8) << 5), keys.first - keys.first[0])
 
 
-def _steps(keys: Ragged) -> Iterator[Ragged]:
-    for lo in range(0, len(keys), STEP):
-        yield Ragged(keys.data, keys.first[lo : lo + STEP + 1])
+def _same(keys: Ragged) -> Ragged:
+    return keys
 
 
-def _hashes(keys: Ragged) -> U64:
-    """uint64[n, 2], upper half first."""
-    lo, hi = int(keys.first[0]), int(keys.first[-1])
-    window = Ragged(keys.data[lo:hi], keys.first - lo)
-    digests = b"".join(map(xxhash.xxh3_128_digest, window))
-    return np.frombuffer(digests, ">u8").astype(np.uint64).reshape(-1, 2)
+def _capitals(keys: Ragged) -> npt.NDArray[np.bool_]:
+    """Which bytes are capital ASCII letters, bool[bytes]."""
+    place: npt.NDArray[np.bool_] = keys.data[keys.first[0] : keys.first[-1]] - np.uint8(65) < 26
+    return place
 
 
 def _numbers(windows: Windows, wanted: tuple[int, int], form: Callable[[Ragged], Ragged]) -> tuple[int, int]:
     """Numbers of the first two keys with this hash."""
-    upper, lower = np.uint64(wanted[0]), np.uint64(wanted[1])
     found: list[int] = []
     count = 0
     for keys in windows():
-        for part in _steps(keys):
-            hashes = _hashes(form(part))
-            hits = np.flatnonzero((hashes[:, 0] == upper) & (hashes[:, 1] == lower))
-            found += (hits[:2] + count).tolist()
-            if len(found) >= 2:
-                return found[0], found[1]
-            count += len(part)
+        found += (rows_of(hash128(form(keys)), wanted)[:2] + count).tolist()
+        if len(found) >= 2:
+            return found[0], found[1]
+        count += len(keys)
     raise AssertionError("the keys are other ones than before")
 
 
-class _Hashes:
-    """A set of 128-bit hashes in sorted runs.
+def rows_of(hashes: U64, wanted: tuple[int, int]) -> npt.NDArray[np.int64]:
+    """Rows of uint64[n, 2] that are this hash."""
+    upper, lower = np.uint64(wanted[0]), np.uint64(wanted[1])
+    return np.flatnonzero((hashes[:, 0] == upper) & (hashes[:, 1] == lower)).astype(np.int64)
 
-    room   hashes that are sorted at a time
-    twice  the first hash that was found twice
+
+class KeyHashes:
+    """128-bit hashes, to be searched for equal ones; in memory, or in sorted runs in an unlinked file.
+
+    memory, folder  as of check_keys
+    total           how many were added
+    twice           the first hashes that were found more than once, at most `most`
     """
 
-    def __init__(self, room: int, folder: bytes | None) -> None:
-        self._room = room
+    def __init__(self, memory: int, folder: bytes | None = None, most: int = 1) -> None:
+        self._room = max(8, max(memory, LEAST) // SORTING)  # hashes that are sorted at a time
+        self._most = most
         self._folder = folder
         self._run = np.empty((0, 2), np.uint64)
         self._fill = 0
         self._file: IO[bytes] | None = None
         self._runs: list[tuple[int, int]] = []  # offset in the file, hashes
         self._end = 0
+        self.total = 0
         self._within = 0  # repeats inside one run; they are not stored
-        self.twice = (0, 0)
+        self.twice: list[tuple[int, int]] = []
 
     def add(self, hashes: U64) -> bool:
         """Take hashes, uint64[n, 2]; whether no repeat was seen among those that were sorted together."""
         done, clean = 0, True
+        self.total += len(hashes)
         while done < len(hashes):
             if self._fill == len(self._run):
                 self._grow()
@@ -153,13 +164,13 @@ class _Hashes:
     def _grow(self) -> None:
         """A larger buffer, as long as it is below `room`: few keys cost little."""
         if len(self._run) < self._room:
-            larger = np.empty((min(self._room, max(STEP, 2 * len(self._run))), 2), np.uint64)
+            larger = np.empty((min(self._room, max(FIRST, 2 * len(self._run))), 2), np.uint64)
             larger[: self._fill] = self._run[: self._fill]
             self._run = larger
 
     def _distinct(self, upper: U64, lower: U64) -> tuple[U64, U64]:
-        """Sorted by upper half, each hash once. Notes one that was there twice."""
-        order = np.argsort(upper, kind="stable")
+        """Sorted by upper half, each hash once. Notes those that were there more than once."""
+        order = np.argsort(upper)
         upper, lower = upper[order], lower[order]
         tie = upper[1:] == upper[:-1]
         if not tie.any():
@@ -167,9 +178,11 @@ class _Hashes:
         order = np.lexsort((lower, upper))
         upper, lower = upper[order], lower[order]
         again = (upper[1:] == upper[:-1]) & (lower[1:] == lower[:-1])
-        if again.any():
-            at = int(np.flatnonzero(again)[0])
-            self.twice = int(upper[at]), int(lower[at])
+        for at in np.flatnonzero(again).tolist():
+            if len(self.twice) == self._most:
+                break
+            if (one := (int(upper[at]), int(lower[at]))) not in self.twice:
+                self.twice.append(one)
         keep = np.concatenate([np.ones(1, bool), ~again])
         return upper[keep], lower[keep]
 
@@ -195,6 +208,9 @@ class _Hashes:
         """
         if not self._runs:
             run = self._run[: self._fill]
+            upper = np.sort(run[:, 0])
+            if not (upper[1:] == upper[:-1]).any():
+                return 0
             return self._fill - len(self._distinct(run[:, 0], run[:, 1])[0])
         if self._fill:
             self._store()
@@ -237,7 +253,7 @@ class _Hashes:
             self._file.close()
             self._file = None
 
-    def __enter__(self) -> _Hashes:
+    def __enter__(self) -> KeyHashes:
         return self
 
     def __exit__(

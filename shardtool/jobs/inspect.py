@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
 from ..base.errors import printable
-from ..base.ragged import Ragged
+from ..base.keyhash import hash128
 from ..base.reporting import Reporter
 from ..disk.content import first_bytes
 from ..disk.files import read_small
 from ..disk.formats.tar.extensions import first_name, name_carriers
 from ..disk.formats.tfrecord import FRAME
+from ..disk.keycheck import fold
 from ..disk.packed import Packed
 from ..disk.sideindex import SideIndex, check_components, check_spans
 from ..disk.sources import Input, Inputs, SourceOptions, resolve, side_indexes
@@ -215,11 +215,10 @@ def _traps(scan: Scan, found: Inspected) -> None:
     keys = None if index.keys is None else index.keys.whole()
     hashes = lower = None
     if keys is not None:
-        hashes = _hashes(keys)
-        lower = hashes
-        upper = (keys.data >= 65) & (keys.data <= 90)
-        if upper.any():
-            lower = _hashes(Ragged(np.where(upper, keys.data + 32, keys.data).astype(np.uint8), keys.first))
+        hashes = lower = hash128(keys)[:, 0]
+        small = fold(keys)
+        if small is not keys:
+            lower = hash128(small)[:, 0]
     items = caught(index, hashes, lower)
     if index.ext is not None:
         items += _headers(scan)
@@ -234,10 +233,6 @@ def _traps(scan: Scan, found: Inspected) -> None:
                 "examples": [printable(example) for example in one.examples],
                 "readers": dict(trap.readers), "remedy": trap.remedy,
             }  # fmt: skip
-
-
-def _hashes(keys: Ragged) -> npt.NDArray[np.uint64]:
-    return np.fromiter(map(xxhash.xxh3_64_intdigest, keys), np.uint64, len(keys))
 
 
 def _headers(scan: Scan) -> list[Caught]:
@@ -307,9 +302,8 @@ def _side_index(path: bytes, number: int, index: Index) -> SideIndex:
     if index.first is None or index.ext is None:
         return check_spans(path, index.offset[lo:hi], index.size[lo:hi] + FRAME)
     a, b = (int(index.first[cut : cut + 1][0]) for cut in (lo, hi))
-    place = (index.offset[a:b] + index.head[a:b]).tolist()
-    fields = [index.exts[code] for code in index.ext[a:b].tolist()]
-    return check_components(path, hi - lo, list(zip(fields, place, index.size[a:b].tolist(), strict=True)))
+    place = index.offset[a:b] + index.head[a:b]
+    return check_components(path, hi - lo, index.exts, index.ext[a:b], place, index.size[a:b])
 
 
 def _relative(path: bytes, inputs: Inputs, file: Input) -> str:

@@ -7,22 +7,23 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
 from ..base.errors import DataError, UsageError
 from ..base.units import show_size
 from ..disk.columns import Shifted, Store, put
 from ..disk.formats.example_encode import features_of
 from ..disk.formats.tfrecord import FRAME
+from ..disk.keycheck import KeyCheck, Windows, check_keys, windows_of
 from ..disk.writer import buffers_bytes
 from ..layout.cost import Cost, against_gather, bucket_budget, bucket_cost, columns_bytes, gather_cost
 from ..layout.example import LARGEST
 from ..layout.frames import pad512, tar_file_bytes
-from ..layout.index import I64, Column, Index, Strings, windows
-from ..layout.keys import KEEP, NONE, ORDINAL, SOURCE, OutputKeys, first_repeated
+from ..layout.index import I64, Column, Index, windows
+from ..layout.keys import KEEP, NONE, ORDINAL, SOURCE, OutputKeys
 from ..layout.layout import FileBytes, Layout, Limits, choose_shards, contents, shard_cuts
 from ..layout.order import SHUFFLE, Order
 from ..layout.order import SOURCE as SOURCE_ORDER
+from ..layout.traps import Caught
 from .host import total_memory
 
 B1 = npt.NDArray[np.bool_]
@@ -40,6 +41,7 @@ class LaidOut:
     largest_frame  bytes
     chunk          bytes of an engine's output buffer
     budget         bytes of frames that the bucket engine holds at a time, in each process
+    colliding      keys of a tar that differ by letter case only
     renamed_keys   how many samples get another key than they had
     """
 
@@ -53,6 +55,7 @@ class LaidOut:
     chunk: int
     budget: int
     renamed_keys: int
+    colliding: Caught
 
 
 def lay_out(
@@ -78,7 +81,7 @@ def lay_out(
     """
     format = format or ("tfrecord" if index.ext is None else "tar")
     store = store or Store(memory // 3)
-    output_keys, renamed = choose_keys(index, keys, format)
+    output_keys, renamed, colliding = choose_keys(index, keys, format, memory=memory // 4, folder=store.folder)
     frames = frame_bytes(index, format, output_keys, store)
     made = Order(index.samples, seed, SHUFFLE if order == "shuffle" else SOURCE_ORDER)
     file_bytes = tar_file_bytes if format == "tar" else _same
@@ -91,7 +94,7 @@ def lay_out(
     budget, costs = _costs(index, layout, store, jobs, memory, chunk)
     return LaidOut(
         layout, output_keys, frames, _choose(costs, engine, memory), costs, (*warnings, *more), placed.largest, chunk,
-        budget, renamed,
+        budget, renamed, colliding,
     )  # fmt: skip
 
 
@@ -238,41 +241,50 @@ def name_of(index: Index, sample: int) -> str:
     return f"{what} of {printable(index.sources[source].name)}"
 
 
-def choose_keys(index: Index, wanted: str, format: str) -> tuple[OutputKeys, int]:
-    """The output keys that `--keys` asks for, and how many differ from the input's.
+def choose_keys(
+    index: Index, wanted: str, format: str, *, memory: int, folder: bytes | None = None
+) -> tuple[OutputKeys, int, Caught]:
+    """The output keys that `--keys` asks for, how many differ from the input's, and which a file system that makes no
+    difference between `A` and `a` would take for one.
+
+    memory, folder  as of check_keys
 
     Raises DataError when keys that are to be kept are not unique, or the new ones would not be; UsageError when there
     are none to be kept.
     """
+    mode = {"auto": ORDINAL if index.keys is None else KEEP}.get(wanted, wanted)
     if index.keys is None:
         if format != "tar":
-            return OutputKeys(NONE, index), 0
-        if wanted == "keep":
+            return OutputKeys(NONE, index), 0, Caught("case_colliding_keys", 0)
+        if mode == KEEP:
             raise UsageError("--keys keep: the records have no keys", remedy="--keys ordinal or --keys source")
-        return OutputKeys(SOURCE if wanted == "source" else ORDINAL, index), index.samples
-    if wanted == "ordinal":
-        return OutputKeys(ORDINAL, index), index.samples
-    if wanted in ("auto", "keep"):
-        repeated = _repeated(index.keys)
-        if repeated is None:
-            return OutputKeys(KEEP, index), 0
-        if wanted == "keep":
-            raise _not_unique(index, index.keys, repeated, "--keys source or --keys ordinal makes them unique")
-    made = OutputKeys(SOURCE, index)
-    keys = made.take(np.arange(index.samples, dtype=np.int64))
-    repeated = _repeated(keys)
-    if repeated is not None:
-        raise _not_unique(index, keys, repeated, "use --keys ordinal")
-    return made, index.samples
+    keys, found = OutputKeys(mode, index), None
+    if mode != ORDINAL:  # numbers are unique
+        found = check_keys(_windows(keys), memory, folder, fold_case=format == "tar")
+    if found is not None and found.repeated is not None and wanted == "auto":
+        keys = OutputKeys(SOURCE, index)
+        found = check_keys(_windows(keys), memory, folder, fold_case=format == "tar")
+    if found is not None and found.repeated is not None:
+        raise _not_unique(keys, found.repeated)
+    return keys, 0 if keys.mode == KEEP else index.samples, _colliding(keys, found)
 
 
-def _repeated(keys: Strings) -> tuple[int, int] | None:
-    hashes = np.fromiter(map(xxhash.xxh3_64_intdigest, keys), np.uint64, len(keys))
-    return first_repeated(keys, hashes)
+def _windows(keys: OutputKeys) -> Windows:
+    if keys.mode == KEEP and keys.index.keys is not None:
+        return windows_of(keys.index.keys)
+    return lambda: (keys.take(np.arange(lo, hi, dtype=np.int64)) for lo, hi in windows(keys.index.samples, STEP))
 
 
-def _not_unique(index: Index, keys: Strings, pair: tuple[int, int], remedy: str) -> DataError:
+def _colliding(keys: OutputKeys, found: KeyCheck | None) -> Caught:
+    if found is None or found.case_example is None:
+        return Caught("case_colliding_keys", 0)
+    pair = keys.take(np.array(found.case_example, np.int64))
+    return Caught("case_colliding_keys", found.case_collisions, tuple(pair))
+
+
+def _not_unique(keys: OutputKeys, pair: tuple[int, int]) -> DataError:
     return DataError(
-        "two samples would have the same key", member=keys[pair[0]],
-        why=f"{name_of(index, pair[0])} and {name_of(index, pair[1])}", remedy=remedy,
+        "two samples would have the same key", member=keys.take(np.array(pair[:1], np.int64))[0],
+        why=" and ".join(name_of(keys.index, sample) for sample in pair),
+        remedy="--keys source or --keys ordinal makes them unique" if keys.mode == KEEP else "use --keys ordinal",
     )  # fmt: skip

@@ -14,9 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-import xxhash
-
 from ..base.errors import DataError, StateError, UsageError, printable
 from ..base.reporting import Reporter
 from ..disk.digests import XXH3, digest_file
@@ -25,17 +22,18 @@ from ..disk.exports.dali_wds import OPTION, VERSIONS
 from ..disk.files import fsync_folder, publish, read_small, remove
 from ..disk.indexfile import MAGIC
 from ..disk.journal import FOLDER, Journal
+from ..disk.keycheck import check_keys, windows_of
 from ..disk.runners import Advance, run_tasks
 from ..disk.sourceindex import source_columns, write_source_index
 from ..disk.sources import Input, Inputs, SourceOptions, resolve
 from ..layout.index import Index
-from ..layout.keys import KEEP, NONE, first_repeated
+from ..layout.keys import KEEP, NONE
 from ..layout.manifest import Manifest, Receipt, dumps
 from ..layout.order import SOURCE
 from ..layout.rules import Rules
 from ..version import VERSION
 from .export import Staged, check_names, digests_of, place, refuse_others, resolve_exports, stage_exports
-from .host import default_jobs
+from .host import default_jobs, default_memory
 from .options import check_idx_version, public_rules
 from .scan import Scan, scan_inputs
 from .summary import field_sets, fields_of, labels_of, source_fingerprint, tfrecord_fields_sample
@@ -322,7 +320,7 @@ class _Run:
         folder, index = self.target.folder, self.scan.index
         old = self.target.old(self.options.overwrite)
         columns = source_columns(index)
-        manifest = self.manifest(columns)
+        manifest = self.manifest(columns, work)
         self._check_names(manifest)  # before the long part
         receipts = self.receipts(columns, work)
         manifest = replace(manifest, shards=tuple(receipts))
@@ -379,7 +377,7 @@ class _Run:
         self.reporter.finish()
         return [receipts[shard] for shard in range(len(files))]
 
-    def manifest(self, columns: Mapping[str, str]) -> Manifest:
+    def manifest(self, columns: Mapping[str, str], work: bytes) -> Manifest:
         """The manifest, yet without digests and exports."""
         index, findings = self.scan.index, self.scan.findings
         receipts = [self._expected(shard) for shard in range(len(self.names))]
@@ -387,7 +385,7 @@ class _Run:
             version=VERSION, format=self.scan.format, samples=index.samples,
             bytes=sum(receipt.bytes for receipt in receipts), seed=None, order=SOURCE, shards_requested=None,
             shards=tuple(receipts), index=dict(columns), sources=index.sources,
-            source_fingerprint=source_fingerprint(index.sources), sample_digest_sum=None, keys=_keys(index),
+            source_fingerprint=source_fingerprint(index.sources), sample_digest_sum=None, keys=_keys(index, work),
             fields=self._fields(), field_sets=field_sets(index),
             classes=index.classes if index.label is not None else None,
             labels=labels_of(index, self.options.rules.label), options=self._public(),
@@ -435,11 +433,11 @@ def _source_file(file: Input) -> SourceFile:
     return SourceFile(file.path, file.name, file.size, file.mtime_ns, file.inode)
 
 
-def _keys(index: Index) -> dict[str, Any]:
+def _keys(index: Index, work: bytes) -> dict[str, Any]:
     if index.keys is None:
         return {"mode": NONE, "unique": None}
-    hashes = np.fromiter(map(xxhash.xxh3_64_intdigest, index.keys), np.uint64, len(index.keys))
-    return {"mode": KEEP, "unique": first_repeated(index.keys, hashes) is None}
+    found = check_keys(windows_of(index.keys), default_memory() // 8, work, fold_case=False)
+    return {"mode": KEEP, "unique": found.repeated is None}
 
 
 def _listed(manifest: Manifest) -> set[str]:

@@ -14,7 +14,7 @@ from ..disk.columns import Constant, Derived, Store
 from ..disk.formats.example_parse import BYTES, FLOAT, INT64
 from ..disk.formats.tar.names import ignored_as, split, unsafe
 from ..disk.formats.values import NPY_HEAD, decimal_bytes
-from ..disk.keycheck import check_keys
+from ..disk.keycheck import check_keys, windows_of
 from ..layout.example import KEY, varint_bytes
 from ..layout.fields import with_fields
 from ..layout.index import FLOAT_NPY, I64, INT64_NPY, INT64_TEXT, SPAN, Index, Strings, windows
@@ -207,8 +207,7 @@ def _keys(rows: Rows, reporter: Reporter, store: Store) -> Strings | None:
         if bad is not None:
             why = f"{printable(bad)!r} cannot be the key of a tar member"
         else:
-            count, step = len(keys), 1 << 15
-            found = check_keys(lambda: (keys.window(*one) for one in windows(count, step)), store.budget)
+            found = check_keys(windows_of(keys), store.budget, store.folder, fold_case=False)
             if found.repeated is not None:
                 why = f"{printable(keys[found.repeated[0]])!r} is there twice"
     if why is None:

@@ -17,6 +17,7 @@ from .fieldnames import TYPES, Conversion
 
 DEFAULT_SHARD_SIZE = 256 << 20
 LEAST_MEMORY = 64 << 20
+LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,11 @@ class RepackOptions:
             raise UsageError(
                 f"--name {self.name!r} cannot begin a shard's name",
                 remedy="use a name without '/', not beginning with '.', '_' or '-'",
+            )
+        if len(os.fsencode(self.name)) > LONGEST_NAME:
+            raise UsageError(
+                f"--name has {len(os.fsencode(self.name))} bytes, more than {LONGEST_NAME} bytes",
+                why="the number of the shard and the ending of its index come behind, and a file's name ends at 255",
             )
         if self.memory is not None and self.memory < LEAST_MEMORY:
             raise UsageError(f"--memory {self.memory} is less than 64 MiB", remedy="give at least --memory 64MiB")

@@ -30,9 +30,11 @@ from ..disk.journal import FOLDER, Journal
 from ..disk.runners import Later, run_tasks
 from ..disk.shardindex import FOLDER as INDEX_FOLDER
 from ..disk.shardindex import index_columns, index_name
-from ..disk.sources import Inputs, check_apart, resolve
+from ..disk.sourcefile import gone
+from ..disk.sources import RATIO, SLACK, Inputs, check_apart, resolve
 from ..disk.spool import Spool
 from ..layout.cost import Cost, prepared
+from ..layout.index import Index
 from ..layout.keys import NONE
 from ..layout.layout import shard_names
 from ..layout.manifest import Manifest, Receipt, encode_name, public_name
@@ -43,7 +45,7 @@ from .convert import changes_samples, convert, feature_facts, way_back
 from .export import check_names, resolve_exports, write_exports
 from .fieldnames import Converted
 from .host import default_jobs, default_memory
-from .lay_out import LaidOut, lay_out
+from .lay_out import LaidOut, lay_out, name_of
 from .options import RepackOptions
 from .parsed import task_bytes
 from .scan import Scan, scan_inputs
@@ -92,6 +94,8 @@ def repack(
     started = time.monotonic()
     inputs = resolve(sources, options.source, options.rules)
     check_apart(out, inputs)
+    if options.work_dir is not None:
+        _check_work_dir(options.work_dir, out, inputs)
     options = _settled(options, inputs)
     if dry_run:
         plan, seconds = _prepared(inputs, options, reporter)
@@ -115,14 +119,32 @@ def repack(
     journal = Journal(folder)
     try:
         with journal.locked():
-            result = _run(folder, inputs, options, journal, reporter)
-    except ShardtoolError:
-        _tidy(journal, remove_out=not existed)
+            try:
+                result = _run(folder, inputs, options, journal, reporter)
+            except (ShardtoolError, OSError):
+                with contextlib.suppress(OSError):  # the error that is on its way says more
+                    _tidy(journal, options.work_dir)
+                raise
+    except (ShardtoolError, OSError):
+        if not existed:
+            _remove_empty(folder)
         raise
     return replace(
         result, path=os.path.join(out, MANIFEST), seconds=time.monotonic() - started,
         warnings=tuple(reporter.warnings), inputs=inputs,
     )  # fmt: skip
+
+
+def _check_work_dir(work_dir: str, out: str, inputs: Inputs) -> None:
+    """UsageError for bulk data in OUT, which holds what a run writes and nothing else, or in the input."""
+    target = os.path.realpath(os.fsencode(work_dir))
+    for folder, what in ((os.fsencode(out), "OUT"), *((root, "a folder of SRC") for root in inputs.roots)):
+        real = os.path.realpath(folder)
+        if os.path.commonpath([real, target]) == real:
+            raise UsageError(
+                f"--work-dir is, or lies in, {what}", file=work_dir,
+                remedy="give another folder; without --work-dir bulk data go to OUT/.shardtool",
+            )  # fmt: skip
 
 
 def _settled(options: RepackOptions, inputs: Inputs) -> RepackOptions:
@@ -176,6 +198,7 @@ def _prepared(
         inputs, options.rules, jobs=options.jobs, check_payload=check, reporter=reporter,
         spool=None if bulk is None else Spool(bulk), store=store, memory=options.memory,
     )  # fmt: skip
+    _check_holes(scan.index, options.source.spool_limit)
     converted = Converted(scan)
     if converts:
         converted = convert(
@@ -193,11 +216,30 @@ def _prepared(
         laid_out, cost=prepared(laid_out.cost, *before),
         costs=tuple((prepared(cost, *before), against) for cost, against in laid_out.costs),
     )  # fmt: skip
-    stumbled = sentences(output_traps(scan.index, laid_out.keys, laid_out.layout), options.exports)
+    traps = [*output_traps(scan.index, laid_out.keys, laid_out.layout), laid_out.colliding]
+    stumbled = sentences(traps, options.exports)
     for text in (*laid_out.warnings, *stumbled):
         reporter.warn(text)
     names = shard_names(options.name, options.format, laid_out.layout.shards)
     return _Plan(converted, laid_out, names, options), seconds
+
+
+def _check_holes(index: Index, limit: int | None) -> None:
+    """DataError where sparse members would be written out to more than compressed sources may decode to."""
+    if not index.sparse:
+        return
+    sizes = {part: int(index.size.take(np.array([part], np.int64))[0]) for part in index.sparse}
+    most = limit or RATIO * sum(source.bytes for source in index.sources) + SLACK
+    if sum(sizes.values()) <= most:
+        return
+    part = max(sizes, key=lambda one: (sizes[one], -one))
+    assert index.first is not None
+    sample = int(np.searchsorted(index.first[0 : index.samples + 1], part, side="right")) - 1
+    raise DataError(
+        f"sparse members come to {show_size(sum(sizes.values()))} with their holes written out, the limit is "
+        f"{show_size(most)}", member=name_of(index, sample), why=f"it alone has {show_size(sizes[part])}",
+        remedy="a larger --spool-limit, where that is meant",
+    )  # fmt: skip
 
 
 def _refuse_early(folder: bytes, inputs: Inputs, options: RepackOptions) -> None:
@@ -382,13 +424,13 @@ def _finish_replacing(folder: bytes, journal: Journal) -> None:
     journal.write_run({**facts, "replaces": []})
 
 
-def _tidy(journal: Journal, *, remove_out: bool) -> None:
-    """After an error: where no run had begun, take away what the lock needed."""
+def _tidy(journal: Journal, work_dir: str | None) -> None:
+    """After an error, with the lock held: where no run had begun, take away what the lock needed and the spool."""
     if journal.read_run() is None:
+        if work_dir is not None:
+            remove_folder(_bulk_of(journal, work_dir))
         if os.path.isdir(journal.folder):
             journal.remove()
-        if remove_out:
-            _remove_empty(journal.out)
 
 
 def _remove_empty(folder: bytes) -> None:
@@ -400,10 +442,14 @@ def bulk_folder(journal: Journal, work_dir: str | None) -> bytes:
     """Where spool and spill of the run in this OUT go: its work folder, or one of its own in `work_dir`."""
     if work_dir is None:
         return journal.folder
-    mark = hashlib.sha256(os.path.realpath(journal.out)).hexdigest()[:16]
-    folder = os.path.join(os.path.abspath(os.fsencode(work_dir)), b"shardtool-" + mark.encode())
+    folder = _bulk_of(journal, work_dir)
     os.makedirs(folder, exist_ok=True)
     return folder
+
+
+def _bulk_of(journal: Journal, work_dir: str) -> bytes:
+    mark = hashlib.sha256(os.path.realpath(journal.out)).hexdigest()[:16]
+    return os.path.join(os.path.abspath(os.fsencode(work_dir)), b"shardtool-" + mark.encode())
 
 
 def _forget_bulk(facts: Mapping[str, Any] | None, bulk: bytes) -> None:
@@ -480,7 +526,11 @@ def _unchanged(inputs: Inputs) -> None:
         if file.files is not None:
             file.files.check()
             continue
-        SourceFile(file.path, file.name, file.size, file.mtime_ns, file.inode).check(os.stat(file.path))
+        try:
+            found = os.stat(file.path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise gone(file.name) from None
+        SourceFile(file.path, file.name, file.size, file.mtime_ns, file.inode).check(found)
 
 
 def _worth_mapping(scan: Scan, room: int) -> bool:

@@ -14,15 +14,17 @@ import numpy as np
 
 from ..base.cuts import floor_sizes
 from ..base.errors import DataError, UsageError, printable
+from ..base.keyhash import hash128
 from ..base.ragged import Ragged
 from ..base.reporting import Reporter
 from ..disk.claims import claims, is_junk
 from ..disk.content import content_of, scan_content
 from ..disk.exports import EXPORTS
 from ..disk.exports.dali_wds import OPTION, VERSIONS
-from ..disk.files import is_file, naming, read_small
+from ..disk.files import absent, is_file, naming, read_small
 from ..disk.indexfile import ShardIndex
 from ..disk.journal import FOLDER as WORK_FOLDER
+from ..disk.keycheck import KeyHashes, rows_of
 from ..disk.readers import READERS
 from ..disk.runners import Advance, run_tasks
 from ..disk.sources import Input, SourceOptions, resolve
@@ -34,6 +36,7 @@ from ..layout.order import SHUFFLE
 from ..layout.rules import Rules
 from ..version import VERSION
 from .compare import Side, converted_sides, converts, difference, multiset, same_format
+from .host import default_memory
 from .options import RepackOptions
 from .recorded import merged, recorded_rules, recorded_source, shard_rules
 from .summary import source_fingerprint
@@ -294,6 +297,7 @@ class _Listed(_Work):
         self.path = path
         self.folder = os.path.dirname(os.path.abspath(os.fsencode(path)))
         self.name = os.path.basename(path)
+        self.hashes = KeyHashes(default_memory() // 8, most=10 * MOST)
 
     def run(self) -> None:
         """Check everything."""
@@ -302,8 +306,9 @@ class _Listed(_Work):
             return
         readers = self._readers(manifest.format)
         self._about(manifest)
-        checked = self._shards(manifest, readers)
-        self._together(manifest, checked)
+        with self.hashes:
+            checked = self._shards(manifest, readers)
+            self._together(manifest, checked)
         self._exports(manifest)
         self._folder(manifest)
         if self.options.against:
@@ -433,7 +438,12 @@ class _Listed(_Work):
         # the largest first, so that the last task to finish is a short one
         numbers = sorted(range(len(manifest.shards)), key=lambda k: (-manifest.shards[k].bytes, k))
         self.reporter.stage("verify", manifest.bytes, "B")
-        found = dict(run_tasks(one, numbers, self.options.jobs, self.reporter.advance))
+        found = {}
+        for number, one_shard in run_tasks(one, numbers, self.options.jobs, self.reporter.advance):
+            if one_shard.key_hashes is not None:
+                self.hashes.add(one_shard.key_hashes)
+                one_shard.key_hashes = None
+            found[number] = one_shard
         self.reporter.finish()
         checked = [found[number] for number in range(len(manifest.shards))]
         for one_shard in checked:
@@ -446,7 +456,7 @@ class _Listed(_Work):
             return
         if manifest.order == SHUFFLE:
             self._neighbours(manifest, checked)
-        self._unique_keys(manifest, checked)
+        self._unique_keys(manifest)
         self._labels(manifest, checked)
         if manifest.sample_digest_sum is not None and checked and all(c.digest_sum is not None for c in checked):
             total = sum(c.digest_sum or 0 for c in checked) % MODULUS
@@ -480,34 +490,36 @@ class _Listed(_Work):
                 )  # fmt: skip
             last = one.ends[1]
 
-    def _unique_keys(self, manifest: Manifest, checked: list[Checked]) -> None:
-        hashes = [c.key_hashes if c.key_hashes is not None else np.zeros(0, np.uint64) for c in checked]
-        if not checked or not sum(map(len, hashes)):
+    def _unique_keys(self, manifest: Manifest) -> None:
+        if not self.hashes.total:
             return
-        joined = np.concatenate(hashes)
-        order = np.argsort(joined, kind="stable")
-        same = np.flatnonzero(joined[order][1:] == joined[order][:-1])
-        owner = np.repeat(np.arange(len(hashes)), [len(h) for h in hashes])
-        first = np.cumsum([0, *map(len, hashes)])
-        repeats: list[tuple[bytes, str, str]] = []
-        for at in same.tolist()[: 10 * MOST]:
-            a, b = sorted((int(order[at]), int(order[at + 1])))
-            keys = [self._key(manifest.shards[owner[i]], i - int(first[owner[i]])) for i in (a, b)]
-            if keys[0] is not None and keys[0] == keys[1]:
-                repeats.append((keys[0], manifest.shards[owner[a]].name, manifest.shards[owner[b]].name))
-        if repeats and manifest.keys.get("unique", True):
-            for key, one, other in repeats:
-                self.findings.add(other, "a key is there twice", member=printable(key), why=f"also in {one}")
-        elif not repeats and manifest.keys.get("unique") is False:
-            self.findings.add(self.name, '"keys" says that keys repeat, and none does')
+        if not self.hashes.repeats():
+            if manifest.keys.get("unique") is False:
+                self.findings.add(self.name, '"keys" says that keys repeat, and none does')
+            return
+        if not manifest.keys.get("unique", True):
+            return
+        seen: dict[bytes, str] = {}
+        for receipt in manifest.shards:
+            for key in self._keys_with(receipt, self.hashes.twice):
+                if key in seen:
+                    self.findings.add(
+                        receipt.name, "a key is there twice", member=printable(key), why=f"also in {seen[key]}"
+                    )
+                seen[key] = receipt.name
 
-    def _key(self, receipt: Receipt, sample: int) -> bytes | None:
+    def _keys_with(self, receipt: Receipt, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Keys of a shard that have one of these hashes."""
         try:
             with ShardIndex(os.path.join(self.folder, os.fsencode(receipt.index)), receipt.name, check=False) as index:
                 keys: Ragged | None = index.keys()
         except (OSError, DataError):
-            return None
-        return None if keys is None or sample >= len(keys) else keys[sample]
+            return []
+        if keys is None:
+            return []
+        hashes = hash128(keys)
+        rows = np.sort(np.concatenate([rows_of(hashes, one) for one in wanted]))
+        return [keys[row] for row in rows.tolist()]
 
     def _labels(self, manifest: Manifest, checked: list[Checked]) -> None:
         """The histogram of the manifest against the label columns."""
@@ -540,7 +552,9 @@ class _Listed(_Work):
                 self.findings.add(name, f"a file of the export {kind} is missing")
             try:
                 self._made_again(kind, manifest, set(names) - set(missing))
-            except (DataError, FileNotFoundError, ValueError, KeyError) as error:
+            except (DataError, OSError, ValueError, KeyError) as error:
+                if isinstance(error, OSError) and not absent(error):
+                    raise
                 why = error.what if isinstance(error, DataError) else str(error)
                 self.findings.add(self.name, f"the export {kind} cannot be made again", why=why)
 

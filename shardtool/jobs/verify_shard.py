@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,9 +17,10 @@ import numpy.typing as npt
 import xxhash
 
 from ..base.errors import DataError, printable
+from ..base.keyhash import hash128
 from ..base.ragged import Ragged
 from ..disk.digests import XXH3
-from ..disk.files import naming
+from ..disk.files import absent, naming
 from ..disk.formats import scan_file
 from ..disk.formats.tar.names import strip_dot_slash
 from ..disk.formats.tfrecord import FRAME
@@ -104,7 +107,7 @@ class Checked:
     """What a worker found out about one shard; None where it could not.
 
     ends         sort keys of the first and the last sample (order splitmix64-sort/1)
-    key_hashes   xxh3-64 of every key, uint64[k]
+    key_hashes   of every key (base/keyhash.py), uint64[k, 2]
     digest_sum   sum of the sample digests modulo 2^256, when asked for
     labels       code + 1 -> samples, int64[classes + 1]
     readers      name -> (samples, samples that differ)
@@ -150,12 +153,16 @@ class _Shard:
         if not self.receipt.samples:
             self.findings.add(self.receipt.name, "the shard is empty", why="a reader may wait for its first sample")
         try:
-            size = os.stat(self.path).st_size
-        except FileNotFoundError:
+            found = os.stat(self.path)
+            if not stat.S_ISREG(found.st_mode):
+                raise IsADirectoryError(errno.EISDIR, "not a file")
+        except OSError as error:
+            if not absent(error):
+                raise
             self.findings.add(self.receipt.name, "the shard is missing")
             self._index(None)
             return self.out
-        self.out.bytes = size
+        self.out.bytes = size = found.st_size
         if size != self.receipt.bytes:
             self.findings.add(
                 self.receipt.name, f"the shard has {size:,} bytes, the manifest says {self.receipt.bytes:,}",
@@ -221,7 +228,7 @@ class _Shard:
         index = assemble([file], [slim(scanned)], Rules())
         self.out.fields, self.out.field_sets = fields_of(index), field_sets(index)
         if scanned.keys is not None:
-            self.out.key_hashes = hashes_of(scanned.keys)
+            self.out.key_hashes = hash128(scanned.keys)
         if self.task.digest_sum:
             self.out.digest_sum = multiset_sum(sample_digests(self.path, name, scanned))
         for reader in self.task.readers:
@@ -234,7 +241,9 @@ class _Shard:
         try:
             with ShardIndex(path, self.receipt.name) as index:
                 self._columns(index, scanned)
-        except FileNotFoundError:
+        except OSError as error:
+            if not absent(error):
+                raise
             self.findings.add(self.receipt.index, "the index of the shard is missing", member=self.receipt.name)
         except DataError as error:
             self.findings.put(Finding.of(error, self.receipt.index))
@@ -388,11 +397,6 @@ def _lengths(scanned: Scanned, starts: I64) -> I64:
     ends[list(scanned.sparse)] = -1
     last = ends[scanned.first[1:] - 1]
     return np.where(last < 0, -1, last - starts)
-
-
-def hashes_of(keys: Ragged) -> U64:
-    """xxh3-64 of every key, uint64[n]."""
-    return np.fromiter(map(xxhash.xxh3_64_intdigest, keys), np.uint64, len(keys))
 
 
 def check_reader(name: str, path: bytes, file: str, scanned: Scanned, findings: FindingList) -> tuple[int, int]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..base.ragged import Ragged
 from .frames import BLOCK, NAME, tar_head_bytes
-from .index import I64, Index, Strings
+from .index import I64, Index
 
 KEEP, SOURCE, ORDINAL, NONE = "keep", "source", "ordinal", "none"
 
@@ -112,20 +112,3 @@ def source_prefix(name: bytes) -> bytes:
     if _META.match(stem):
         stem = b"_" + stem[1:].replace(b"_", b"-", 1)  # webdataset skips whatever lies below a folder __name__
     return stem + b"/"
-
-
-def first_repeated(keys: Strings, hashes: npt.NDArray[np.uint64]) -> tuple[int, int] | None:
-    """Numbers of two samples with equal keys, or None. `hashes`: a 64-bit hash of every key; only keys with equal
-    hashes are compared."""
-    order = np.argsort(hashes, kind="stable")
-    ranked = hashes[order]
-    same = np.flatnonzero(ranked[1:] == ranked[:-1])
-    for at in same.tolist():
-        # a run of equal hashes may hold different keys; compare with all earlier ones of the run
-        back = at
-        while back >= 0 and ranked[back] == ranked[at]:
-            a, b = int(order[back]), int(order[at + 1])
-            if keys[a] == keys[b]:
-                return min(a, b), max(a, b)
-            back -= 1
-    return None

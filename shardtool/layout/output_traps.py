@@ -23,12 +23,14 @@ REMEDY = {
     "prefix": "--keys ordinal",
     "gnu_long_name": "--keys ordinal, or --export dali-wds for DALI",
     "white_space": "--keys ordinal, or --export dali-wds for DALI",
+    "case_colliding_keys": "--keys ordinal",
     "first_five_differ": "--require the fields that all samples must have",
 }
 
 
 def output_traps(index: Index, keys: OutputKeys, layout: Layout) -> list[Caught]:
-    """Traps of the shards that this layout writes."""
+    """Traps of the shards that this layout writes, but for keys that differ by letter case only: whoever looked for
+    equal keys knows those."""
     if layout.format != "tar":
         return _large(index)
     if index.ext is None or index.first is None or not index.samples:
@@ -41,6 +43,8 @@ def sentences(found: Sequence[Caught], exports: Sequence[str]) -> list[str]:
     """Each trap as a warning: what, who stumbles over it and how, what avoids it."""
     made = []
     for one in found:
+        if not one.count:
+            continue
         trap = TRAPS[one.trap]
         readers = {
             who: how

@@ -14,6 +14,7 @@ from tfrecord.reader import tfrecord_iterator
 from shardtool.base.errors import DataError, UsageError
 from shardtool.disk.formats.example_parse import NoExample, is_sequence, lists, parse_file
 from shardtool.disk.formats.values import computed, decimal_bytes, float_list, floats, int64_list, integers, npy, packed
+from shardtool.disk.sources import SourceOptions
 from shardtool.jobs import lay_out as lay_out_module
 from shardtool.jobs.options import RepackOptions
 from shardtool.jobs.repack import repack
@@ -156,7 +157,10 @@ def test_an_example_above_two_gibibytes(tmp_path):
     (tmp_path / "in").mkdir()
     subprocess.run(["tar", "cSf", tmp_path / "in" / "x.tar", "-C", tmp_path, "a.bin"], check=True)
     with pytest.raises(DataError, match=r"tf\.train\.Example of"):
-        run(tmp_path / "in", tmp_path / "out", format="tfrecord")
+        repack(
+            [str(tmp_path / "in")], str(tmp_path / "out"),
+            RepackOptions(shards=1, format="tfrecord", source=SourceOptions(spool_limit=4 << 30)),
+        )  # fmt: skip
 
 
 def test_sparse_members_and_hard_links_are_written_out(tmp_path):

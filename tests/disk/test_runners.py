@@ -9,6 +9,7 @@ import time
 import pytest
 
 from shardtool.base.errors import DataError, HostError
+from shardtool.disk import runners
 from shardtool.disk.runners import Later, run_tasks
 
 
@@ -98,6 +99,7 @@ def test_a_signal_right_after_the_fork_ends_the_child_and_nothing_else():
     """A child that ran the parent's handler would leave the loop with its exception and act as a second parent."""
     code = """
 import os, signal
+from shardtool.disk import runners
 from shardtool.disk.runners import Later, run_tasks
 def stop(number, frame): raise KeyError("handler")
 signal.signal(signal.SIGTERM, stop)
@@ -143,3 +145,25 @@ def test_what_was_to_end_later_is_dropped_after_an_error():
     with pytest.raises(DataError):
         list(run_tasks(task, [0, 1, 2], 1, lambda _: None))
     assert dropped == [0, 1]
+
+
+@pytest.mark.parametrize("how", ["an error", "a kill"])
+def test_a_task_for_a_worker_that_has_ended(how):
+    """It ends between two tasks: what it said, or how it died, is the error, and not the broken pipe."""
+
+    def task(k, _):
+        if how == "a kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise DataError("cut", file=b"x", offset=k)
+
+    worker = runners._Worker(task, None)
+    worker.give(0)
+    os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
+    worker.give(1)
+    if how == "a kill":
+        with pytest.raises(HostError, match="SIGKILL"):
+            worker.receive()
+    else:
+        kind, error = worker.receive()
+        assert kind == runners._ERROR and (error.what, error.offset) == ("cut", 0)
+    worker.end()

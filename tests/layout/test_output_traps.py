@@ -49,6 +49,18 @@ def test_fields(tmp_path):
     assert "upper-case" in upper and "2 fields of one sample" in colliding and "(first 0, 1)" in colliding
 
 
+def test_keys_that_differ_by_letter_case_only(tmp_path):
+    members = [("Ab.jpg", b"x"), ("aB.jpg", b"y"), ("AB.jpg", b"z"), ("other.jpg", b"x")]
+    (said,) = warnings_of(tmp_path, members)
+    assert "2 keys that differ by letter case only (first Ab, aB): unpacking on macOS or Windows" in said
+    assert said.endswith("What avoids it: --keys ordinal")
+    assert not warnings_of(tmp_path / "again", members, "--keys", "ordinal")
+    (renamed,) = warnings_of(tmp_path / "renamed", members, "--keys", "source")
+    assert "(first a/Ab, a/aB)" in renamed
+    records = ["--format", "tfrecord"]  # nobody unpacks those
+    assert not [text for text in warnings_of(tmp_path / "records", members, *records) if "case" in text]
+
+
 def test_the_first_five_of_the_output(tmp_path):
     (said,) = warnings_of(tmp_path, [("0.jpg", b"x"), ("1.png", b"x")])
     assert "2 sets of fields" in said and "Hugging Face" in said and "--require" in said

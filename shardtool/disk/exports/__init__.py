@@ -12,7 +12,7 @@ __all__ = ["EXPORTS", "Export", "File", "OpenIndex", "Warn"]
 
 EXPORTS: dict[str, Export] = {
     "dali-tfrecord": Export(("tfrecord",), (), dali_tfrecord.names, dali_tfrecord.files),
-    "dali-wds": Export(("tar",), (), dali_wds.names, dali_wds.files),
+    "dali-wds": Export(("tar",), (), dali_wds.names, dali_wds.files, dali_wds.check),
     "energon": Export(("tar",), (), energon.names, energon.files, energon.check),
     "hf": Export(("tar",), (), hf.names, hf.files, hf.check),
     "open_lm": Export(("tar",), (), open_lm.names, open_lm.files),

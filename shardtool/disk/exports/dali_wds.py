@@ -21,7 +21,7 @@ import numpy.typing as npt
 from ...base.errors import DataError, printable
 from ...base.ragged import Ragged
 from ...layout.index import I64, windows
-from ...layout.manifest import Manifest, Receipt
+from ...layout.manifest import Manifest, Receipt, parse_public_name
 from ..indexfile import ShardIndex
 from .export import File, OpenIndex, Warn
 from .lines import STEP, decimals, lines, padded
@@ -30,6 +30,9 @@ from .names import without_tar
 _WHITE = b" \t\n\v\f\r"
 # byte -> byte of the name token
 _TOKEN = np.array([95 if byte <= 32 or byte == 127 else byte for byte in range(256)], np.uint8)
+_WHITE_EXT = (
+    "an extension with white space cannot stand in DALI's index", "DALI splits the lines of the index at white space"
+)  # fmt: skip
 VERSIONS = ("1.2", "1.1")
 # of the manifest's options
 OPTION = "dali_idx_version"
@@ -41,12 +44,32 @@ def names(manifest: Manifest) -> list[str]:
     return [f"{without_tar(receipt.name)}.idx" for receipt in manifest.shards if receipt.samples]
 
 
+def check(manifest: Manifest) -> None:
+    """See Export."""
+    _version(manifest)
+    for name in manifest.fields:
+        if _white(ext := parse_public_name(name)):
+            raise DataError(
+                f"{_WHITE_EXT[0]}: {printable(ext)!r}", why=_WHITE_EXT[1],
+                remedy="rename the field, or leave out the export",
+            )  # fmt: skip
+
+
+def _version(manifest: Manifest) -> str:
+    version: str = manifest.options.get(OPTION, VERSIONS[0])
+    if version not in VERSIONS:
+        raise DataError(f"the manifest's options say {OPTION} {version!r}", why=f"known are {', '.join(VERSIONS)}")
+    return version
+
+
+def _white(ext: bytes) -> bool:
+    return any(byte in _WHITE for byte in ext)
+
+
 def files(manifest: Manifest, open_index: OpenIndex, warn: Warn, to_shards: str) -> Iterator[File]:
     """See Export. Raises DataError for an extension with white space and for a sparse member."""
     changed = [0]
-    version = manifest.options.get(OPTION, VERSIONS[0])
-    if version not in VERSIONS:
-        raise DataError(f"the manifest's options say {OPTION} {version!r}", why=f"known are {', '.join(VERSIONS)}")
+    version = _version(manifest)
     odd: set[bytes] = set()
     filled = [receipt for receipt in manifest.shards if receipt.samples]
     for receipt, name in zip(filled, names(manifest), strict=True):
@@ -118,11 +141,10 @@ def _dirty(keys: Ragged, clean: Ragged) -> npt.NDArray[np.bool_]:
 
 def _check(receipt: Receipt, index: ShardIndex, keys: Ragged, end: I64, code: I64, offset: I64) -> None:
     """DataError for what this index cannot say."""
-    white = np.array([any(byte in _WHITE for byte in ext) for ext in index.exts], bool)
+    white = np.array([_white(ext) for ext in index.exts], bool)
     for bad, what, why, remedy in (
         (
-            white[code], "an extension with white space cannot stand in DALI's index",
-            "DALI splits the lines of the index at white space", "rename the field",
+            white[code], *_WHITE_EXT, "rename the field",
         ),
         (
             offset == _NO_PLACE, "a sparse member cannot stand in DALI's index",

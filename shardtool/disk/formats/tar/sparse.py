@@ -13,6 +13,8 @@ from .headers import Malformed, decimal, number
 
 # More runs than any file system makes of a training sample; a map may not take all memory.
 MOST_RUNS = 1 << 20
+# Bytes of a file; so that thousands of them stay below 2^63.
+LARGEST = 1 << 52
 
 Pairs = list[tuple[int, int]]  # (place in the file, bytes)
 
@@ -86,6 +88,8 @@ def pax_map_1_0(at: int, stored: int, read: Callable[[int], bytes]) -> tuple[Pai
 
 def runs_of(pairs: Pairs, logical: int, stored: int, at: int) -> Runs:
     """Checked runs (place, offset in the archive, bytes); `stored` bytes begin at offset `at`."""
+    if logical > LARGEST:
+        raise Malformed(f"it would have {logical:,} bytes, more than a file can have")
     runs, end, used = [], 0, 0
     for place, count in pairs:
         if place < end or place + count > logical:
