@@ -165,8 +165,8 @@ import ray
 source, out, shards = sys.argv[1], sys.argv[2], int(sys.argv[3])
 ray.init(logging_level=logging.ERROR, log_to_driver=False, include_dashboard=False)
 ray.data.DataContext.get_current().enable_progress_bars = False
-data = ray.data.read_webdataset(sorted(glob.glob(source + "/*.tar")), decoder=False)
-data.random_shuffle(seed=0).repartition(shards).write_webdataset("local://" + os.path.abspath(out), encoder=False)
+data = ray.data.read_webdataset(sorted(glob.glob(source + "/*.tar")), decoder=None)
+data.random_shuffle(seed=0).repartition(shards).write_webdataset(os.path.abspath(out), encoder=None)
 """
 
 
