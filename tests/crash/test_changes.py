@@ -1,6 +1,7 @@
 """The input changes between scan and copy, or folders may not be written: the run says so, and nothing is left."""
 
 import codecs
+import contextlib
 import gzip
 import os
 import threading
@@ -152,43 +153,50 @@ def test_nothing_stays_in_the_work_folder_of_a_run_that_did_not_begin(tmp_path, 
     assert not list((tmp_path / "work").iterdir()) and not (tmp_path / "out").exists()
 
 
-def holding(journal, until):
-    """A child that holds the lock of a run in its scan until a byte comes."""
+@contextlib.contextmanager
+def holding(journal):
+    """A child that holds the lock of a run in its scan; gives what lets it end."""
     ready, said = os.pipe()
+    until, ends = os.pipe()
     pid = os.fork()
     if pid == 0:
+        os.close(ends)
         with journal.locked():
             os.write(said, b"x")
             os.read(until, 1)
             journal.remove()
         os._exit(0)
+    os.close(said)
+    os.close(until)
     os.read(ready, 1)
-    return pid
+    try:
+        yield lambda: os.write(ends, b"x")
+    finally:
+        os.close(ready)
+        os.close(ends)
+        os.waitpid(pid, 0)
 
 
 def test_a_run_that_finds_another_at_work_leaves_it_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(journal, "PATIENCE", 0.1)
     source, out = sorted_tars(tmp_path / "in", 1, 3), tmp_path / "out"
-    until, said = os.pipe()
-    pid = holding(journal.Journal(os.fsencode(out)), until)
-    (out / ".shardtool" / "spool").mkdir()
-    done = shardtool("repack", source, "-o", out)
-    assert done.status == 4 and "another run is at work" in done.err
-    assert (out / ".shardtool" / "lock").exists() and (out / ".shardtool" / "spool").exists()
-    os.write(said, b"x")
-    os.waitpid(pid, 0)
+    with holding(journal.Journal(os.fsencode(out))):
+        (out / ".shardtool" / "spool").mkdir()
+        done = shardtool("repack", source, "-o", out)
+        assert done.status == 4 and "another run is at work" in done.err
+        assert (out / ".shardtool" / "lock").exists() and (out / ".shardtool" / "spool").exists()
 
 
 def test_a_run_that_waited_for_another_makes_its_own_work_folder(tmp_path):
     """The lock that it waited for is gone with the other's folder."""
     source, out = sorted_tars(tmp_path / "in", 1, 3), tmp_path / "out"
-    until, said = os.pipe()
-    pid = holding(journal.Journal(os.fsencode(out)), until)
-    threading.Timer(0.3, os.write, (said, b"x")).start()
-    done = shardtool("repack", source, "-o", out)
+    with holding(journal.Journal(os.fsencode(out))) as end:
+        timer = threading.Timer(0.3, end)
+        timer.start()
+        done = shardtool("repack", source, "-o", out)
+        timer.join()
     assert done.status == 0, done.err
     assert (out / "manifest.json").exists() and not (out / ".shardtool").exists()
-    os.waitpid(pid, 0)
 
 
 @pytest.mark.parametrize("where", ["out", "out/work", "in", "in/work"])
