@@ -7,6 +7,7 @@ A subcommand's module is imported only when it runs, and heavy packages only ins
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import signal
@@ -77,6 +78,8 @@ def _stop(number: int, _frame: object) -> NoReturn:
 
 def main(argv: list[str] | None = None) -> NoReturn:
     """Entry point: never returns, never shows a traceback (unless SHARDTOOL_DEBUG=1)."""
+    # What imports leave behind is no garbage, but a thousand new objects make Python look: a twentieth of the start.
+    gc.set_threshold(50_000, 20, 20)
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
     status = _run(argv)

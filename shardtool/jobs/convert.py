@@ -36,9 +36,6 @@ from .fieldnames import (
     require_parts,
     table,
 )  # fmt: skip
-from .members import members_of
-from .numbers import typed
-from .records import records_of
 from .scan import Scan
 
 STEP = 1 << 16
@@ -76,8 +73,12 @@ def convert(
     """
     store = store or Store(1 << 62)
     if scan.format == format == "tfrecord":
+        from .records import records_of
+
         return records_of(scan, conversion, jobs, reporter, store)
     if scan.format == "tfrecord":
+        from .members import members_of
+
         return members_of(scan, conversion, rules, jobs, reporter, store)
     return _fields(scan, format, conversion, rules, jobs, reporter, store)
 
@@ -107,6 +108,8 @@ def _fields(
     made = replace(made, records=True)
     values: dict[bytes, tuple[int, int, int]] = {}
     if any(kinds.values()):
+        from .numbers import typed
+
         made, values = typed(replace(scan, index=made), kinds, jobs, reporter, store)
     types = {name: TYPE_NAMES[kind] for name, kind in kinds.items()}
     return Converted(replace(scan, index=made), renamed, types=types, values=values)

@@ -47,7 +47,6 @@ from .fieldnames import Converted
 from .host import default_jobs, default_memory
 from .lay_out import LaidOut, lay_out, name_of
 from .options import RepackOptions
-from .parsed import task_bytes
 from .scan import Scan, scan_inputs
 from .summary import field_sets, fields_of, labels_of, source_fingerprint, tfrecord_fields_sample
 
@@ -211,7 +210,12 @@ def _prepared(
         keys=options.keys, strict=options.strict, jobs=options.jobs, memory=options.memory,
         engine=options.engine, store=store,
     )  # fmt: skip
-    before = scan.spool_bytes, store.held + options.jobs * task_bytes(store) if scan.index.kind is not None else 0
+    parsing = 0
+    if scan.index.kind is not None:
+        from .parsed import task_bytes
+
+        parsing = store.held + options.jobs * task_bytes(store)
+    before = scan.spool_bytes, parsing
     laid_out = replace(
         laid_out, cost=prepared(laid_out.cost, *before),
         costs=tuple((prepared(cost, *before), against) for cost, against in laid_out.costs),

@@ -7,7 +7,22 @@ in forked children; what it keeps from shard to shard belongs to one process, an
 context keeps is given back at its end.
 """
 
-from .bucket import bucket
-from .gather import gather
+from __future__ import annotations
 
-ENGINES = {"gather": gather, "bucket": bucket}
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from .gather import Advance, Write, gather
+
+if TYPE_CHECKING:
+    from .job import CopyJob
+
+
+def _bucket(job: CopyJob, jobs: int, advance: Advance) -> AbstractContextManager[Write]:
+    """The engine of that name, imported when it is needed."""
+    from .bucket import bucket as engine
+
+    return engine(job, jobs, advance)
+
+
+ENGINES = {"gather": gather, "bucket": _bucket}

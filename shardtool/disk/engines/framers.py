@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from .convert import ExampleFramer, MemberFramer
+from collections.abc import Callable
+
 from .frames import Framer, TarFramer, TFRecordFramer
 from .job import CopyJob
 
-Made = type[TFRecordFramer] | type[TarFramer] | type[ExampleFramer] | type[MemberFramer]
 
-FRAMERS: dict[tuple[str, str], Made] = {
+def _examples(job: CopyJob) -> Framer:
+    from .convert import ExampleFramer
+
+    return ExampleFramer(job)
+
+
+def _members(job: CopyJob) -> Framer:
+    from .convert import MemberFramer
+
+    return MemberFramer(job)
+
+
+# Most jobs convert nothing, and need none of what conversion imports.
+FRAMERS: dict[tuple[str, str], Callable[[CopyJob], Framer]] = {
     ("tfrecord", "tfrecord"): TFRecordFramer,
     ("tar", "tar"): TarFramer,
-    ("tar", "tfrecord"): ExampleFramer,
+    ("tar", "tfrecord"): _examples,
     ("folder", "tar"): TarFramer,
-    ("folder", "tfrecord"): ExampleFramer,
-    ("tfrecord", "tar"): MemberFramer,
+    ("folder", "tfrecord"): _examples,
+    ("tfrecord", "tar"): _members,
 }
 
 
 def framer_of(job: CopyJob) -> Framer:
     """A new framer for one shard of this job."""
     if job.index.records:
-        return ExampleFramer(job)
+        return _examples(job)
     return FRAMERS[job.index.sources[0].format, job.layout.format](job)

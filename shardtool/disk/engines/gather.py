@@ -23,10 +23,11 @@ from .mapped import MappedSources
 from .shards import finish_shard
 
 Advance = Callable[[int], None]
+Write = Callable[[int, Advance], Later[Receipt]]
 
 
 @contextlib.contextmanager
-def gather(job: CopyJob, jobs: int, advance: Advance) -> Iterator[Callable[[int, Advance], Later[Receipt]]]:
+def gather(job: CopyJob, jobs: int, advance: Advance) -> Iterator[Write]:
     """What writes one shard after the other of this job. See ENGINES."""
     # Thread and buffers come with the first shard: in a worker, after its fork.
     most = int(job.layout.shard_bytes.max(initial=0))
