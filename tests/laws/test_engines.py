@@ -210,9 +210,12 @@ def test_hard_links_and_sparse_members_are_written_out(tmp_path, engine):
 
 
 @ENGINE
-def test_more_sources_than_descriptors(tmp_path, engine):
+@pytest.mark.parametrize("own", [0, 150])
+def test_more_sources_than_descriptors(tmp_path, engine, own):
+    """own: descriptors of the program that calls the library."""
     import resource
 
+    others = [os.open(os.devnull, os.O_RDONLY) for _ in range(own)]
     for k in range(90):
         write_tfrecord(tmp_path / "in" / f"{k:03}.tfrecord", [b"%d" % k] * 3)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -223,6 +226,8 @@ def test_more_sources_than_descriptors(tmp_path, engine):
         _, got = run(tmp_path / "in", tmp_path / "out", engine=engine, shards=70)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in others:
+            os.close(fd)
     assert sum(len(read_tfrecord(p)) for p in (tmp_path / "out").glob("*.tfrecord")) == 270
     assert len(got) == 2 * 70 + 1
 

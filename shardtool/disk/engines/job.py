@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 from bisect import bisect_right
@@ -96,12 +97,19 @@ class CopyJob:
         return os.path.join(self.work, f"shard-{shard:06}.{suffix}.tmp".encode())
 
 
+def _free() -> int:
+    """Descriptors that this process may still open: a program that uses the library has some of its own."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError):  # no /proc here
+        return soft - len(os.listdir("/proc/self/fd"))
+    return soft
+
+
 class SourceFiles:
     """Descriptors of sources, at most so many at a time."""
 
     def __init__(self, files: Sequence[SourceFile], most: int | None = None) -> None:
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self.most = most or max(4, min(256, soft // 3))
+        self.most = most or max(4, min(256, _free() // 3))
         self._files = files
         self._open: dict[int, int] = {}
         self._table = files if isinstance(files, SourceTable) else None
