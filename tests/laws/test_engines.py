@@ -210,7 +210,7 @@ def test_hard_links_and_sparse_members_are_written_out(tmp_path, engine):
 
 
 @ENGINE
-@pytest.mark.parametrize("own", [0, 150])
+@pytest.mark.parametrize("own", [0, 250])
 def test_more_sources_than_descriptors(tmp_path, engine, own):
     """own: descriptors of the program that calls the library."""
     import resource
