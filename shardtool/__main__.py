@@ -1,6 +1,6 @@
 """python -m shardtool"""
 
-from .cli.main import main
+from .cli.main import run
 
 if __name__ == "__main__":
-    main()
+    run()

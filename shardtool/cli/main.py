@@ -6,6 +6,7 @@ A subcommand's module is imported only when it runs, and heavy packages only ins
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -99,6 +100,17 @@ def main(argv: list[str] | None = None) -> NoReturn:
     sys.exit(status)
 
 
+def run() -> NoReturn:
+    """`main` for a process of its own: what is to be done at the end is done, but Python does not take itself apart
+    object by object, which takes a tenth of the time of a short run."""
+    try:
+        main()
+    except SystemExit as stop:  # an exception that SHARDTOOL_DEBUG asks for goes its way
+        status = int(stop.code or 0)
+    atexit._run_exitfuncs()
+    os._exit(status)
+
+
 def _run(argv: list[str] | None) -> int:
     debug = os.environ.get("SHARDTOOL_DEBUG") == "1"
     try:
@@ -153,4 +165,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run()
