@@ -94,3 +94,14 @@ def test_the_benchmark_runs(tmp_path):
     assert done.stdout.count("| 40 tar samples of 10 KiB |") == 4
     for k in range(8):
         assert tarfile.is_tarfile(tmp_path / "tar" / f"{k:06d}.tar")
+
+
+@pytest.mark.parametrize("job", ["folder", "gzip", "conversion"])
+def test_the_benchmark_of_sources_runs(tmp_path, job):
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "bench_sources.py"), "--work", str(tmp_path), "--only", job,
+         "--rounds", "1", "--scale", "0.001"],
+        cwd=ROOT, capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("|\n|") >= 2 and "Ratio" in done.stdout
