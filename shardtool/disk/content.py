@@ -69,14 +69,18 @@ def own_checksums(file: Input, rules: Rules) -> bool:
 
 
 def scan_content(
-    file: Input, content: Content, rules: Rules, *, check_payload: bool, window: int | None = None
+    file: Input, content: Content, rules: Rules, *, check_payload: bool, check_length: bool = True,
+    window: int | None = None,
 ) -> Scanned:
-    """Walk the content of one source, and count its damage. `window` as for scan_file."""
+    """Walk the content of one source, and count its damage. The rest as for scan_file."""
     if file.files is not None:
         return scan_folder(file.files, rules)
     name = file.name if file.compression is None else file.name + b" (decompressed)"
     if content.damage is None:
-        return scan_file(file.format, content.path, name, rules, check_payload=check_payload, window=window)
+        return scan_file(
+            file.format, content.path, name, rules, check_payload=check_payload, check_length=check_length,
+            window=window,
+        )  # fmt: skip
     # What came out last before the damage showed may be wrong.
     scanned = scan_file(file.format, content.path, name, rules, check_payload=True)
     findings, error = scanned.findings, content.damage

@@ -189,13 +189,15 @@ def _prepared(
     started = time.monotonic()
     # Payload checksums are checked on the copy, while they are in the processor's cache; a scan that must know
     # beforehand which records to leave out checks them itself.
-    # So does one of records that are taken apart.
+    # So does one of records that are taken apart. The same holds for lengths, whose checksums the copy looks at anyway;
+    # a dry run has no copy.
     converts = changes_samples(inputs.output_format, options.format, options.conversion)
     check = options.rules.on_corrupt != "error" or (converts and inputs.format == "tfrecord")
     store = Store(options.memory // 3, bulk)
     scan = scan_inputs(
         inputs, options.rules, jobs=options.jobs, check_payload=check, reporter=reporter,
         spool=None if bulk is None else Spool(bulk), store=store, memory=options.memory,
+        check_length=check or bulk is None,
     )  # fmt: skip
     _check_holes(scan.index, options.source.spool_limit)
     converted = Converted(scan)

@@ -92,10 +92,11 @@ def scan(
 
 def scan_inputs(
     inputs: Inputs, rules: Rules, *, jobs: int, check_payload: bool, reporter: Reporter, spool: Spool | None = None,
-    store: Store | None = None, memory: int | None = None,
+    store: Store | None = None, memory: int | None = None, check_length: bool = True,
 ) -> Scan:  # fmt: skip
     """The same for sources that are found already. Compressed ones are decoded into the spool, or, without one, on
-    the way and once more for whoever reads them again. Long columns go into the store."""
+    the way and once more for whoever reads them again. Long columns go into the store. `check_length` as for
+    formats.tfrecord.scan."""
     large = any(file.size >= WORTH_MAPPING for file in inputs.files)
     window = min(LARGEST_WINDOW, max(LEAST_WINDOW, (memory or MEMORY) // (8 * jobs))) if large else None
     contents = _spooled(inputs, rules, jobs, reporter, spool)
@@ -106,7 +107,9 @@ def scan_inputs(
     def one(number: int, advance: Advance) -> tuple[Slim, bytes]:
         file = inputs.files[number]
         content = contents[number] if contents else content_of(file, rules)
-        scanned = scan_content(file, content, rules, check_payload=check_payload, window=window)
+        scanned = scan_content(
+            file, content, rules, check_payload=check_payload, check_length=check_length, window=window
+        )
         advance(file.size)
         return slim(scanned), content.path
 

@@ -279,3 +279,27 @@ def test_the_engine_is_chosen_by_cost(tmp_path):
     large, _ = run(source, tmp_path / "large", memory=1 << 30, jobs=2)
     assert (small.engine, large.engine) == ("bucket", "gather")
     assert content(tmp_path / "small") == content(tmp_path / "large")
+
+
+@pytest.mark.parametrize("engine", ["gather", "bucket"])
+@pytest.mark.parametrize("size", [50, 6 << 20], ids=["small", "streamed"])
+def test_a_wrong_length_that_leads_on_is_found_on_the_copy(tmp_path, engine, size):
+    """The scan of a repack follows lengths without their checksums: one that swallows the next record, and one whose
+    checksum alone is wrong, lead to the end of the file as right ones do."""
+    for name in ("swallows", "sum"):
+        folder = tmp_path / name
+        folder.mkdir()
+        write_tfrecord(folder / "a.tfrecord", [bytes([k]) * size for k in range(4 if size > 1000 else 200)])
+        place = (16 + size) * (2 if size > 1000 else 100)
+        data = bytearray((folder / "a.tfrecord").read_bytes())
+        if name == "swallows":
+            data[place : place + 8] = (2 * size + 16).to_bytes(8, "little")
+        else:
+            data[place + 8] ^= 1
+        (folder / "a.tfrecord").write_bytes(data)
+        for dry_run in (False, True):
+            with pytest.raises(DataError, match="length checksum") as caught:
+                options = RepackOptions(shards=2, engine=engine, memory=64 << 20, jobs=1)
+                repack([str(folder)], str(tmp_path / "out"), options, dry_run=dry_run)
+            assert caught.value.offset == place
+            assert not (tmp_path / "out").exists()

@@ -7,7 +7,7 @@ A framer is made for one shard. `plan` says which reads fill the buffer, `finish
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,10 @@ import numpy.typing as npt
 from ...base.errors import DataError
 from ...layout.frames import NAME, pad512, put_tar_heads, tar_head_bytes, tar_heads
 from ...layout.index import I64, Runs
+from ...layout.rules import Rules
 from ..crc import crc32c, mask, masked, masked_of_lengths
 from ..crcruns import first_wrong
-from ..formats.tfrecord import FOOT, FRAME, HEAD
+from ..formats.tfrecord import FOOT, FRAME, HEAD, scan
 from ..lanes import words
 from ..writer import ShardWriter
 from .job import CopyJob, SourceFiles
@@ -60,12 +61,20 @@ class TFRecordFramer:
         if self._job.verify:
             wrong = first_wrong(raw, start, size)
             if wrong is not None:
-                raise self._damage(f"the {wrong[1]} checksum (CRC32C) of a record is wrong", wrong[0])
+                self._wrong_sum(*wrong)
         else:
             sums = masked_of_lengths(lengths)
             raw[start[:, None] + np.arange(8, HEAD)] = sums.astype("<u4").view(np.uint8).reshape(-1, 4)
             for a, b in zip(start.tolist(), self._place[1:].tolist(), strict=True):
                 view[b - FOOT : b] = masked(view[a + HEAD : b - FOOT]).to_bytes(4, "little")
+
+    def _wrong_sum(self, k: int, which: str) -> NoReturn:
+        """Raise what is to be said of a wrong checksum; of a length what the scan would, had it looked at them all."""
+        if which == "length":
+            source = int(self._source[k])
+            name = self._index.sources[source].name
+            scan(self._job.sources[source].path, name, Rules(), check_payload=False)
+        raise self._damage(f"the {which} checksum (CRC32C) of a record is wrong", k)
 
     def _require(self, right: npt.NDArray[np.bool_], what: str) -> None:
         if not right.all():
@@ -85,7 +94,14 @@ class TFRecordFramer:
         self.plan(ids, np.array([0, size + FRAME], np.int64))
         source, at = int(self._source[0]), int(self._offset[0])
         head = size.to_bytes(8, "little")
-        writer.write(head + masked(head).to_bytes(4, "little"))
+        head += masked(head).to_bytes(4, "little")
+        found = memoryview(bytearray(HEAD))
+        sources.read_into(source, found, at)
+        if found[:8] != head[:8]:
+            raise self._damage("the length of a record changed since it was scanned", 0)
+        if self._job.verify and found != head:
+            self._wrong_sum(0, "length")
+        writer.write(head)
         crc = 0
         for piece in _pieces(source, at + HEAD, size, sources, writer):
             crc = crc32c(piece, crc)

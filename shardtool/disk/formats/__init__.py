@@ -7,7 +7,8 @@ from ..scanned import Scanned
 
 
 def scan_file(
-    format: str, path: bytes, name: bytes, rules: Rules, *, check_payload: bool, window: int | None = None
+    format: str, path: bytes, name: bytes, rules: Rules, *, check_payload: bool, check_length: bool = True,
+    window: int | None = None,
 ) -> Scanned:
     """Walk one file of a known format.
 
@@ -17,7 +18,8 @@ def scan_file(
         from . import tfrecord
 
         return tfrecord.scan(
-            path, name, rules, check_payload=check_payload, window=window, mapped=window is not None
+            path, name, rules, check_payload=check_payload, check_length=check_length, window=window,
+            mapped=window is not None,
         )
     from . import tar
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 
 import numpy as np
@@ -24,6 +25,7 @@ from .sniff import what_is
 HEAD, FOOT, FRAME = lanes.HEAD, lanes.FOOT, lanes.FRAME
 
 WINDOW = 8 << 20
+FIRST = 64  # records whose lengths are always checked: they tell what is no TFRecord file, or one without masks
 # A longer record is nonsense with a right checksum, not one that a cut file ends in.
 IMPLAUSIBLE = 1 << 40
 
@@ -31,27 +33,36 @@ _LENGTH = struct.Struct("<Q")
 
 
 def scan(
-    path: bytes, name: bytes, rules: Rules, *, check_payload: bool = True, window: int | None = None,
-    mapped: bool = False,
+    path: bytes, name: bytes, rules: Rules, *, check_payload: bool = True, check_length: bool = True,
+    window: int | None = None, mapped: bool = False,
 ) -> Scanned:  # fmt: skip
     """All records of a file, by a walk over the lengths.
 
-    Checksums of lengths are checked unless rules.verify is off (then a length is only held against the file's
-    size); those of payloads too when `check_payload`, which a copy that checks them itself turns off. The file is
-    read by `window` bytes at a time (WINDOW), through a mapping if `mapped` (see Blocks).
+    Checksums of lengths and payloads are checked unless rules.verify is off (then a length is only held against the
+    file's size). A copy that checks them itself turns that off: `check_payload`, and `check_length` but for the first
+    records. Lengths that are not checked must lead exactly to the end of the file; else all are, to say what is wrong.
+    The file is read by `window` bytes at a time (WINDOW), through a mapping if `mapped` (see Blocks).
 
     Raises DataError naming file, byte offset and reason; what rules.on_corrupt makes of damage is in
     docs/formats/tfrecord.md.
     """
     window = window or WINDOW
     with Blocks(path, name, window, mapped=mapped) as file:
+        if not check_length and rules.verify and not check_payload:
+            with contextlib.suppress(DataError):
+                found = _Walk(file, rules, False, window, check_length=False).run()
+                if not found.findings.dropped and not found.findings.warnings:
+                    return found
         return _Walk(file, rules, check_payload, window).run()
 
 
 class _Walk:
     """One pass over one file."""
 
-    def __init__(self, file: Blocks, rules: Rules, check_payload: bool, window: int) -> None:
+    def __init__(
+        self, file: Blocks, rules: Rules, check_payload: bool, window: int, *, check_length: bool = True
+    ) -> None:
+        self.check_length = check_length
         self.file = file
         self.window = window
         self.rules = rules
@@ -78,7 +89,8 @@ class _Walk:
         """Walk the frames that lie whole in one window from `at` on; returns where to go on."""
         view = self.file.window(at)
         places, lengths, stop = lanes.walk(view)
-        bad = self._first_bad_length(view, places, lengths)
+        most = len(places) if self.check_length else 0 if at else FIRST
+        bad = self._first_bad_length(view, places[:most], lengths[:most])
         if bad is not None:
             places, lengths = places[:bad], lengths[:bad]
         self._take(view, at, places, lengths)
